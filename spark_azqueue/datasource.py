@@ -50,8 +50,8 @@ class AzQueueDataSource(DataSource):
     @short_tracebacks
     def __init__(self, options: dict[str, str]) -> None:
         super().__init__(options)
-        # At this point, it is unknown whether this is a source or a sink. Spark pickles the parsed
-        # options for the processes that plan, read and write.
+        # It is not known yet whether this is a source or a sink. Spark pickles the parsed options
+        # for the processes that plan, read and write.
         self._parsed = parse(options, Side.BOTH)
         self._load = uuid.uuid4().hex
 
@@ -72,7 +72,8 @@ class AzQueueDataSource(DataSource):
     def streamReader(
         self, schema: StructType
     ) -> AzQueueStreamReader | LogStreamReader | RefusedStreamReader:
-        """Return the reader of `spark.readStream`. The reader raises errors later."""
+        """Return the reader of `spark.readStream`. Never raises: the reader raises the errors
+        later."""
         try:
             if replay := self._replay():
                 check_log_stream(replay)

@@ -1,1 +1,1 @@
-"""The command line: `python -m spark_azqueue`, and its commands for people who are on call."""
+"""The command line `python -m spark_azqueue`, and its commands for people who are on call."""

@@ -21,10 +21,11 @@ from spark_azqueue.errors import AzQueueError
 
 
 class Command(NamedTuple):
-    """A command: its arguments and meaning for the help, and the function that runs it.
+    """A command: its arguments and its meaning, as texts for the help, and the function that runs
+    it.
 
-    place: `module:function`. The module is imported on use, because it needs libraries, and the
-    doctor has to work without these libraries.
+    place: `module:function`. The module is imported when the command runs, because it may need
+    libraries that are missing, and the doctor has to work without these libraries.
     """
 
     arguments: str
@@ -105,10 +106,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 @contextlib.contextmanager
 def _interrupted_by_signals() -> Iterator[None]:
-    """Let SIGTERM and SIGHUP raise KeyboardInterrupt, as Ctrl-C does. Existing handlers are kept.
+    """Make SIGTERM and SIGHUP raise KeyboardInterrupt, as Ctrl-C does. Existing handlers are not
+    replaced.
 
-    While a command changes queues, it sets its own handlers. This function is for the time before,
-    in which the command imports modules and checks its arguments.
+    A command that changes queues sets its own handlers. This function is needed while the command
+    imports modules and checks its arguments.
     """
     is_main = threading.current_thread() is threading.main_thread()
     names = ("SIGTERM", "SIGHUP") if is_main else ()
@@ -124,8 +126,8 @@ def _interrupted_by_signals() -> Iterator[None]:
 
 
 def _run(command: Command, arguments: list[str]) -> int:
-    """Run a command, and return the exit status, even after an error. KeyboardInterrupt is not
-    caught.
+    """Run a command, and return the exit status. Errors are printed; only KeyboardInterrupt is
+    raised.
     """
     try:
         status = command.run(arguments)
@@ -133,7 +135,7 @@ def _run(command: Command, arguments: list[str]) -> int:
     except AzQueueError as error:
         say(advice_on(error), is_error=True)
         return 1
-    except BrokenPipeError:  # the program that reads the output, such as `head`, has ended
+    except BrokenPipeError:  # the program that reads the output, such as `head`, has exited
         _drop_output()
         return 1
     except OSError as error:  # the disk is full, or the terminal was closed
@@ -152,8 +154,8 @@ def _run(command: Command, arguments: list[str]) -> int:
 
 
 def _prepare_streams() -> None:
-    """Make `print` work in a shell that cannot show Unicode characters, and with a closed
-    stream.
+    """Prepare the output streams, so that `print` works if a shell cannot show a character, or if a
+    stream is closed.
     """
     for name in ("stdout", "stderr"):
         stream = getattr(sys, name)
@@ -164,7 +166,7 @@ def _prepare_streams() -> None:
 
 
 def _drop_output() -> None:
-    """Discard buffered output, so that the process can end without an error."""
+    """Discard buffered output, so that the process exits without an error."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 

@@ -1,4 +1,5 @@
-"""`export` and `search`: all visible messages of a queue, or of its write-ahead log.
+"""`export` and `search`: write all visible messages of a queue, or all messages of its write-ahead
+log.
 
 python -m spark_azqueue export orders --to orders.jsonl
 python -m spark_azqueue search --log blob:logs/orders --where '$.id=42' --from 2026-11-17T08:00:00Z
@@ -151,10 +152,10 @@ def _line_writer(*, unpack: bool) -> Shown:
 
 @dataclass
 class _MessageLines:
-    """Writes messages, and records the earliest and the latest time, in microseconds since 1970.
+    """Writes messages, and records their earliest and latest time, in microseconds since 1970.
 
-    finish: function that is called at the end, see `_output`. ahead_s: seconds by which the
-    service's clock is ahead of this machine's clock.
+    finish: called at the end, see `_output`. ahead_s: seconds by which the service's clock is ahead
+    of this machine's clock.
     """
 
     out: TextIO
@@ -265,7 +266,7 @@ class _Look:
 
     @contextlib.contextmanager
     def _progress(self, total: int | None) -> Iterator[Any]:
-        """Yield a progress bar, and an event that a signal sets."""
+        """Yield a progress bar, and an event that is set by a signal."""
         progress = ProgressBar(sys.stderr, self.verb, total, most=self.found.max)
         with closing(progress), ends_on_signals() as stop:
             yield progress, stop
@@ -278,7 +279,7 @@ class _Look:
             put = "stored in the log" if found.log else "put"
             more = (f"The first was {put} at {first}, the last at {last}.", *more)
         again = "Start it again for all of them."
-        try:  # before the report, because printing the report may fail
+        try:  # first, because printing the report may fail
             self.lines.finish(result.why in (End.DONE, End.ENOUGH))
         except FileExistsError as error:
             say(f"--to: {error}", is_error=True)
@@ -297,8 +298,8 @@ class _Look:
 def _output(
     parser: argparse.ArgumentParser, to: Path | None
 ) -> Iterator[tuple[TextIO, Callable[[bool], None]]]:
-    """Yield a stream, and a function that has to be called at the end, with True if all messages
-    were written.
+    """Yield a stream, and a function. The caller must call the function at the end, with True if
+    all messages were written.
 
     The function raises FileExistsError if another process has created the file. The context and the
     function raise OSError.
@@ -346,10 +347,10 @@ def _output(
 
 
 def _give_name(part: Path, to: Path) -> None:
-    """Rename a file. Raises FileExistsError if a file has the new name."""
+    """Rename a file. Raises FileExistsError if a file with the new name exists."""
     try:
         os.link(part, to)
-    except OSError:  # the file exists, or the file system has no links
+    except OSError:  # a file with the new name exists, or the file system has no links
         if os.path.lexists(to):
             raise FileExistsError(
                 f"{to.name} was created by another process during the export, and was left as it"

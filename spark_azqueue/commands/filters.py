@@ -1,7 +1,7 @@
-"""Selection of messages for a command: a part of the body, a value in its JSON, a reason.
+"""Selects messages for a command by a part of the body, a value in its JSON, or a reason.
 
 A JSON path has only names and indexes: `$.customer.id`, `items[0]['unit price']`. So the time to
-parse a path is proportional to the path's length.
+parse a path grows only linearly with its length.
 """
 
 from __future__ import annotations
@@ -23,15 +23,15 @@ _LONGEST_PATH = 500
 _MOST_STEPS = 20
 _STEP = re.compile(r"\.([^\W\d][\w-]*)|\[(\d{1,6})\]|\['([^'\\]*)'\]")
 _NUMBER = re.compile(r"-?\d{1,400}(?:\.\d{1,400})?(?:[eE][+-]?\d{1,9})?", re.ASCII)
-"""A number as in JSON. Python's `int` would also accept 4_2 for 42."""
+"""Pattern for a number in JSON. Python's `int` would also accept 4_2 for 42."""
 
 _NOTHING = object()
 
 
 @dataclass(frozen=True, slots=True)
 class Body:
-    """A message's body as commands show it. envelope: the envelope that contained the body, or
-    None.
+    """The body of a message, as commands show it. envelope: the envelope that contained the body,
+    or None.
     """
 
     text: str
@@ -39,12 +39,12 @@ class Body:
 
     @property
     def reason(self) -> str:
-        """The reason in the envelope, or "" if there is no reason."""
+        """The reason in the envelope; "" without a reason."""
         return self.envelope.reason if self.envelope else ""
 
 
 def body_of(text: str, encoding: Encoding) -> Body:
-    """Return the body of a message with this stored text: decoded, and without its envelope.
+    """Return the body in a stored text, decoded and taken out of its envelope.
 
     encoding: `messageEncoding`. If the text does not decode, it is returned as stored. Never
     raises.
@@ -60,7 +60,7 @@ def body_of(text: str, encoding: Encoding) -> Body:
 
 
 def envelope_in(text: str, encoding: Encoding) -> DeadLetterEnvelope | None:
-    """Return the envelope in a stored text, which may be encoded. Return None if the text is not an
+    """Return the envelope in a stored text, which may be encoded; None if the text is not an
     envelope.
     """
     return envelope_of(text) or envelope_of(_decoded(text, encoding))
@@ -75,15 +75,13 @@ def _decoded(text: str, encoding: Encoding) -> str:
 
 @dataclass(frozen=True, slots=True)
 class AtPath:
-    """Condition that the body's JSON has `value` at this path. If `value` is None, any value
-    matches.
-    """
+    """Condition: the body's JSON has `value` at this path. If `value` is None, any value does."""
 
     path: tuple[Step, ...]
     value: str | None = None
 
     def matches(self, document: Any) -> bool:
-        """Return whether the condition holds. document: parsed JSON."""
+        """Return True if the condition holds. document: parsed JSON."""
         for step in self.path:
             document = _below(document, step)
             if document is _NOTHING:
@@ -100,9 +98,9 @@ class Filter:
     """Conditions that must all hold. contains: texts that the body must contain. reasons: texts
     that the reason must contain.
 
-    whole: if True, a packed message matches only if all of its rows match. (Otherwise `purge` would
-    delete rows that do not match.) rows_of: function that returns the rows of a stored text as
-    JSON, no rows if the text is not a pack, and None if the pack cannot be opened.
+    whole: if True, a packed message matches only if all its rows match. (Otherwise `purge` would
+    delete rows that do not match.) rows_of: returns the rows in a stored text as JSON; no rows if
+    the text is not a pack; None if the pack cannot be opened.
     """
 
     contains: Sequence[str] = ()
@@ -116,11 +114,11 @@ class Filter:
         return bool(self.contains or self.at_paths or self.reasons)
 
     def matches(self, text: str) -> bool:
-        """True if the message with this stored text matches. Never raises."""
+        """Return True if a message with this stored text matches. Never raises."""
         return bool(self.found_in(text))
 
     def found_in(self, text: str) -> bool | None:
-        """True if the message with this stored text matches. A pack matches if one of its rows
+        """Return True if a message with this stored text matches. A pack matches if one of its rows
         matches.
 
         Returns None if the pack cannot be opened, or if `whole` is True and only some rows match.
@@ -141,8 +139,8 @@ class Filter:
         return True if not self.whole or all(map(self._fits, rows)) else None
 
     def _fits(self, text: str) -> bool:
-        """True if this body, or this row as JSON, contains all texts and has the values at all
-        paths.
+        """Return True if this body, or this row as JSON, contains all texts and has all values at
+        their paths.
         """
         if not all(part in text for part in self.contains):
             return False
@@ -185,12 +183,12 @@ def _below(document: Any, step: Step) -> Any:
 def _with_all_digits(number: str) -> Decimal | float:
     try:
         return Decimal(number)
-    except ArithmeticError:  # the exponent has 19 digits
+    except ArithmeticError:  # the exponent is too long for a number
         return float(number)
 
 
 def _is(found: Any, value: str) -> bool:
-    """True if a JSON value equals the value that this text of a command line describes."""
+    """Return True if a JSON value equals the value that was written on the command line."""
     if isinstance(found, str):
         return found == value
     if found is None or isinstance(found, bool):

@@ -1,6 +1,4 @@
-"""Reads and checks the lines that `send` puts into a queue. Each line is read as soon as it
-arrives.
-"""
+"""Reads and checks the lines that `send` puts into a queue. Lines are read as they arrive."""
 
 from __future__ import annotations
 
@@ -21,7 +19,7 @@ from .scan import ScanCounts
 from .sending import Outgoing
 
 _LINE_AT_MOST = 2**20
-"""Maximum size of a line in bytes. A line of `export` is always smaller, even if all characters are
+"""Maximum size of a line in bytes. A line of `export` is always smaller, even if every character is
 escaped.
 """
 
@@ -32,10 +30,9 @@ _NAMED_AT_MOST = 5
 
 @dataclass
 class LinesToSend:
-    """Lines of a file or a stream, read as soon as they are available. name: name of the file in
-    errors.
+    """Lines of a file or a stream, read as soon as they arrive. name: name of the file, for errors.
 
-    as_row: function that raises ValueError if a line is not a row. None if lines are not rows.
+    as_row: raises ValueError if a line is not a row; None if lines need not be rows.
     """
 
     descriptor: int
@@ -44,12 +41,12 @@ class LinesToSend:
     found: argparse.Namespace
     as_row: Callable[[str], str] | None = None
     at: int = field(default=1, init=False)
-    """Number of the first line that was not completely yielded."""
+    """Number of the first line that was not yielded yet."""
 
     def groups(self, stop: Event, tally: ScanCounts) -> Iterator[list[Outgoing]]:
         """Yield messages as lines arrive.
 
-        Raises InvalidRow for a broken line, after yielding the messages before this line.
+        Raises InvalidRow for a broken line, after all lines before it were yielded.
         """
         rest, number, is_read = b"", 0, False
         self.at = 1
@@ -118,14 +115,15 @@ class LinesToSend:
 
 
 def _reason(error: Exception) -> str:
-    # the error's own text would say that the error is in line 1
+    # the error's own text would name line 1
     if isinstance(error, json.JSONDecodeError):
         return f"it is no JSON: {error.msg} at character {error.pos + 1:,}"
     return error.sentence if isinstance(error, AzQueueError) else str(error)
 
 
 def pass_over(tally: ScanCounts, error: InvalidRow) -> None:
-    """Count a message that cannot be sent. The first few such messages are also printed."""
+    """Count a message that cannot be sent. For the first few such messages, also print the
+    reason."""
     tally.broken += 1
     if tally.broken <= _NAMED_AT_MOST:
         say(f"skipped: {error.sentence}", is_error=True)

@@ -1,4 +1,4 @@
-"""Reads the messages of a write-ahead log that a command selects.
+"""Reads the messages of a write-ahead log that the arguments of a command select.
 
 Nothing is leased, claimed or written.
 """
@@ -29,8 +29,8 @@ _OF_LOGS = frozenset(
     {each.name for each in ACCOUNT_OPTIONS}
     | {"messageEncoding", "blobAccountUrl", "secret.blobConnectionString", "failOnDataLoss"}
 )
-"""Options that `readLog` accepts. (No option for large bodies: the commands show the reference to a
-blob.)
+"""Options that reads of a log use. (Options for large bodies are missing, because the commands show
+the reference to a blob.)
 """
 
 
@@ -46,7 +46,7 @@ class LoggedMessage(NamedTuple):
 
 
 def add_log(parser: argparse.ArgumentParser, *, required: bool = False) -> None:
-    """Add the options that name a log, and batches in it."""
+    """Add the arguments that name a log, and batches in the log."""
     group = parser.add_argument_group("which part of a write-ahead log")
     group.add_argument(
         "--log",
@@ -80,7 +80,7 @@ def _batches(written: str) -> tuple[str, str]:
 
 
 class LogRange:
-    """The batches of a log that the arguments select. Used by one thread."""
+    """Batches of a log that the arguments of a command select. Used by one thread."""
 
     def __init__(
         self, options: ParsedOptions, found: argparse.Namespace, *, uncommitted: bool
@@ -103,13 +103,13 @@ class LogRange:
         survey = history_of(self._journal).survey(uncommitted=uncommitted)
         self.where = survey.where
         self.at = 0
-        """The number of the batch that is being read, or 0 before the first batch."""
+        """Number of the batch that is being read; 0 before the first batch."""
         self._batches, losses = chosen_batches(survey, self._config)
         for error in losses:
             tell_loss(error, lose=not self._config.fail_on_data_loss)
 
     def __iter__(self) -> Iterator[LoggedMessage]:
-        """Yield the messages for which readers of the log have rows.
+        """Yield the messages that readers of the log would return as rows.
 
         Raises as the constructor does.
         """

@@ -129,7 +129,7 @@ def count(arguments: list[str]) -> int:
 
 
 class _QueueLine(NamedTuple):
-    """Counts of a queue. The fields are those of the JSON output.
+    """Counts of a queue, which are the fields of the JSON output.
 
     visible: number of visible messages, at most 32. hidden: number of leased or delayed messages;
     None if 32 messages are visible, because there may be more visible messages. poison_messages:
@@ -146,7 +146,8 @@ class _QueueLine(NamedTuple):
     poison_messages: int | None
 
     def line(self, width: int) -> str:
-        """Return a line to print. width: width of the column with the name."""
+        """Return the counts as a line to print. width: width of the column with the queue's
+        name."""
         if self.hidden is None:
             parts = [f"{self.visible} or more visible"]
         else:

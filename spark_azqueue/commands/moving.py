@@ -1,4 +1,4 @@
-"""`move`, `redrive` and `purge`: a dry run, unless `--execute` is given.
+"""`move`, `redrive` and `purge`. Without `--execute`, they only make a dry run.
 
 python -m spark_azqueue redrive orders-poison --rate 50 --execute
 python -m spark_azqueue move orders --to orders-later --where '$.kind=report' --execute
@@ -159,7 +159,7 @@ def purge(arguments: list[str]) -> int:
 
 
 def _add_run(parser: argparse.ArgumentParser) -> None:
-    parser.set_defaults(split=False, time_to_live=None)  # only some commands have these
+    parser.set_defaults(split=False, time_to_live=None)  # only some commands have these arguments
     add_filters(parser)
     parser.add_argument("--execute", action="store_true", help="do it")
     add_ages(parser)
@@ -179,9 +179,9 @@ def _run(
 ) -> int:
     """Move or delete the selected messages, or print a dry run; return the exit status.
 
-    verb: the action on a message as text, such as "moved". target: target queue, or None to delete.
-    Raises InvalidOption. Raises ServiceError if a queue cannot be used; in that case no message is
-    leased.
+    verb: the action on a message as text, such as "moved". target: target queue; None to delete the
+    messages. Raises InvalidOption. Raises ServiceError before a message is leased if a queue cannot
+    be used.
     """
     if target == found.queue:
         parser.error("the queue and the target are the same queue")
@@ -235,8 +235,8 @@ def _run(
 def _tell_dry_run(
     client: QueueClient, plan: TransferPlan, about: Mapping[str, Any], verb: str, *, is_json: bool
 ) -> None:
-    """Print a dry run. The messages come from a peek, which changes nothing and returns only the
-    first messages.
+    """Print a dry run. The dry run shows only the messages that a peek returns: the first messages
+    of the queue.
     """
     peeked = CONTROL(client.now, Peek(plan.source, MAX_PER_REQUEST))
     seen = peeked.messages
@@ -272,7 +272,7 @@ def _tell_dry_run(
 
 
 def _twins(messages: Sequence[Message], plan: TransferPlan) -> int:
-    """Return the number of dead letters whose message also has an earlier dead letter."""
+    """Return how many of these dead letters have the same message as an earlier dead letter."""
     dead = []
     for message in messages:
         with suppress(InvalidRow):
@@ -282,7 +282,7 @@ def _twins(messages: Sequence[Message], plan: TransferPlan) -> int:
 
 
 def _clear(parser: Parser, found: argparse.Namespace) -> int:
-    """Delete all messages by one call, or print a dry run; return the exit status."""
+    """Delete all messages of the queue in one call, or print a dry run; return the exit status."""
     access = access_of(taken_options(parser, found))
     with closing(QueueClient(access.account)) as client:
         total = count_of(client, access.ref(found.queue))

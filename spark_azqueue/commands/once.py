@@ -1,6 +1,4 @@
-"""Puts texts into a queue as one transaction. Either each text is put exactly once, or no text is
-put. Needs no Spark.
-"""
+"""Puts texts into a queue as one transaction: each exactly once, or none. Needs no Spark."""
 
 from __future__ import annotations
 
@@ -30,10 +28,10 @@ _DIGEST_BYTES = 16
 
 @dataclass
 class OnceSending:
-    """One run of the transaction in the config. Call `run` only once.
+    """Writes one transaction with these settings. Call `run` only once.
 
-    stop: event that ends the run when it is set. If not all messages are prepared at that time, no
-    message becomes visible.
+    stop: event that ends the run. If it is set before all messages are prepared, no message becomes
+    visible.
     """
 
     config: SinkConfig
@@ -42,9 +40,9 @@ class OnceSending:
     said: list[str] = field(default_factory=list, init=False)
     """Sentences for the report."""
     again: str = field(default="", init=False)
-    """Remedy if the run did not finish."""
+    """Text that says what to do if the run did not finish."""
     is_before: bool = field(default=False, init=False)
-    """True if an earlier run recorded this transaction number."""
+    """True if an earlier run has recorded this transaction."""
     _texts: hashlib.blake2b = field(init=False)
 
     def __post_init__(self) -> None:
@@ -56,8 +54,8 @@ class OnceSending:
         return self.config.transaction.version if self.config.transaction else None
 
     def run(self, groups: Groups) -> TransferResult:
-        """Send the messages, unless the log already records this transaction. An error is returned
-        in the result.
+        """Send the messages, unless the log already has this transaction. An error is returned in
+        the result.
         """
         why, error = End.DONE, None
         with closing(Transactions(self.config)) as transactions:
@@ -103,20 +101,20 @@ class OnceSending:
         self.tally.done = 0 if self.is_before else committed.rows
 
     def _rows(self, groups: Groups) -> Iterator[tuple[str]]:
-        """Yield the texts as rows. Raises KeyboardInterrupt once `stop` is set."""
+        """Yield the texts as rows. Raises KeyboardInterrupt when `stop` is set."""
         for group in groups:
             for each in group:
                 if self.stop.is_set():
                     raise KeyboardInterrupt
                 self._note(each)
                 yield (each.text,)
-        if self.stop.is_set():  # `stop` may have ended the groups
+        if self.stop.is_set():  # the groups may have ended because of `stop`
             raise KeyboardInterrupt
 
     def _note(self, each: Outgoing) -> None:
-        """Add the user's lines to the digest. For a pack, add the rows and not the pack itself.
+        """Add the user's lines to the digest of the texts. For a pack, add its rows, not the pack.
 
-        The speed of the input decides which rows share a pack, so packs may differ between runs.
+        Which rows share a pack depends on the speed of the input, so packs may differ between runs.
         """
         kind, texts = (b"", (each.text,)) if each.rows is None else (b"row ", each.rows)
         for text in texts:
@@ -124,7 +122,7 @@ class OnceSending:
             self._texts.update(b"%b%d\n%b" % (kind, len(given), given))
 
     def _check_same(self, committed: Committed) -> None:
-        """Raise InvalidOption unless the recorded run is known to have sent exactly these
+        """Raise InvalidOption unless the run that was recorded is known to have sent exactly these
         messages.
         """
         if committed.discarded:

@@ -11,8 +11,8 @@ from spark_azqueue.service.redaction import shown
 from .filters import Body
 
 _MARKS = ("azqpack", "H4sI", "YXpxcGFja", "SDRzS")
-"""Beginnings of packs: as text, and encoded once more in base64. A text with another beginning is
-not a pack, so pyarrow is not needed.
+"""Beginnings of packs as text, and as text that is encoded once more in base64. For texts with
+other beginnings, pyarrow need not be imported.
 """
 
 _ROWS_SHOWN = 10
@@ -21,8 +21,8 @@ _ROW_WHOLE = 2**20
 
 
 def pack_fields(text: str, body: Body, *, rows: bool) -> dict[str, Any] | None:
-    """Return a packed message's format and size for the JSON output, or None if the message is not
-    packed. text: text as stored.
+    """Return the format and size of a packed message for the JSON output; None if the message is
+    not packed. text: stored text.
 
     rows: True to include the rows. Each row is a string of JSON, so that no digit of a number is
     lost.
@@ -46,8 +46,8 @@ def pack_fields(text: str, body: Body, *, rows: bool) -> dict[str, Any] | None:
 
 
 def rows_of_pack(stored: str) -> Sequence[str] | None:
-    """Return the rows of a stored text as JSON. Return () if the text is not a pack, and None if
-    the pack is unreadable.
+    """Return the rows in a stored text as JSON; () if the text is not a pack; None if the pack
+    cannot be opened.
     """
     if not stored.startswith(_MARKS):
         return ()
@@ -62,8 +62,8 @@ def rows_of_pack(stored: str) -> Sequence[str] | None:
 
 
 def pack_lines(fields: dict[str, Any], *, is_whole: bool) -> list[str]:
-    """Return the fields as lines to print. fields: result of `pack_fields`. is_whole: True to print
-    rows without shortening them.
+    """Return the fields as lines to print. fields: result of `pack_fields`. is_whole: True to
+    return rows uncut.
     """
     if fields["format"] == "unknown":
         return [f"packed rows of version '{shown(fields['version'], 8)}', which is not known"]

@@ -1,4 +1,4 @@
-"""`send --pack`: lines of JSON become packed messages."""
+"""`send --pack`: packs lines of JSON into messages."""
 
 from __future__ import annotations
 
@@ -23,14 +23,15 @@ _SURROGATE = "\\ud"
 
 
 def row_of(line: str) -> str:
-    """Return a line as a row of a pack. Raises ValueError with the reason if it is not a row."""
+    """Return a line as a row of a pack. Raises ValueError with the reason if the line is not a
+    row."""
     try:
         row = parsed(line)
     except CorruptPack as error:
         raise ValueError(str(error)) from None
     if not isinstance(row, dict):
         raise ValueError("it is no JSON object")
-    # JSON can contain a lone surrogate, but a reader would refuse the whole message.
+    # A reader would refuse the whole message because of a lone surrogate, which JSON can contain.
     if _SURROGATE in line.lower():
         try:
             json.dumps(row, ensure_ascii=False, default=str).encode()
@@ -41,8 +42,8 @@ def row_of(line: str) -> str:
 
 @dataclass
 class PackedLines:
-    """The lines of a file, packed into messages. The place of a message is the number of its first
-    line.
+    """The lines of a file, packed into messages. The `place` of a message is the number of its
+    first line.
     """
 
     lines: LinesToSend
@@ -52,13 +53,13 @@ class PackedLines:
 
     @property
     def at(self) -> int:
-        """Number of the first line that was not yielded in a message."""
+        """Number of the first line that is in no yielded message yet."""
         return self._waiting[0].place if self._waiting else self.lines.at
 
     def groups(self, stop: Event, tally: ScanCounts) -> Iterator[list[Outgoing]]:
         """Yield each message when it is full.
 
-        Raises InvalidRow for a broken line, after yielding the messages before this line.
+        Raises InvalidRow for a broken line, after all lines before it were yielded.
         """
         filling = Filling(FORMATS["json"], MAX_ROWS)
         try:
@@ -75,8 +76,8 @@ class PackedLines:
             yield self._messages(filling.rest(), tally)
 
     def _messages(self, packs: Iterator[Filled], tally: ScanCounts) -> list[Outgoing]:
-        """Return the messages of the packs. In the tally, replace the count of their lines with the
-        count of messages.
+        """Return the packs as messages. In the tally, the number of their lines is replaced by the
+        number of messages.
         """
         messages = []
         for pack in packs:

@@ -101,7 +101,7 @@ def send(arguments: list[str]) -> int:
         from_file = found.file not in (None, "-")
         try:
             file = opened.enter_context(open(found.file, "rb")) if from_file else sys.stdin
-        # ValueError means characters that no file name can have
+        # ValueError: the name has characters that no file name can have
         except (OSError, ValueError) as error:
             parser.error(f"FILE cannot be read: {getattr(error, 'strerror', None) or error}")
         if file is None:
@@ -120,7 +120,7 @@ def send(arguments: list[str]) -> int:
 
 
 def _packed(lines: LinesToSend) -> _ToSend:
-    """Return the lines, packed. Imported on use, because packing needs pyarrow."""
+    """Pack the lines. The module is imported here, because packing needs pyarrow."""
     from .packing import PackedLines, row_of
 
     lines.as_row = row_of
@@ -203,7 +203,8 @@ _OF_THE_LOG = frozenset({"blobAccountUrl", "secret.blobConnectionString", "failO
 
 
 class _ToSend(Protocol):
-    """Messages to send. at: number of the first line or batch that was not completely yielded."""
+    """Messages to send. at: number of the first line or batch that was not completely yielded
+    yet."""
 
     @property
     def at(self) -> int: ...
@@ -211,7 +212,7 @@ class _ToSend(Protocol):
     def groups(self, stop: Event, tally: ScanCounts) -> Groups:
         """Yield messages until `stop` is set.
 
-        Raises AzQueueError after yielding the messages that precede the error.
+        Raises AzQueueError after all messages before the error were yielded.
         """
 
 
@@ -250,10 +251,10 @@ class _PutRun:
             if found.rate:
                 parser.error("--rate: with a transaction log all become visible at the end")
             given.setdefault("txnAppId", _SENDER)
-        elif "log" in found:  # these options may apply to the log that is read
+        elif "log" in found:  # these options may be for the log that is read
             given = {name: text for name, text in given.items() if name not in _OF_THE_LOG}
         config = sink_config(given)
-        # Texts are already encoded when they are read.
+        # the texts that are read are already encoded
         return cls(found, access_of(options), replace(config, encoding=Encoding.NONE))
 
     @property
@@ -275,8 +276,8 @@ class _PutRun:
         place: str,
         about: dict[str, Any],
     ) -> int:
-        """Send the messages, and return the exit status. what: text after the counts in the report.
-        place: "line" or "batch".
+        """Send the messages, and return the exit status. what: text that follows the counts in the
+        report. place: "line" or "batch".
         """
         found, tally, again = self.found, ScanCounts(), ""
         said: list[str] = []
@@ -316,15 +317,15 @@ class _PutRun:
 
 @dataclass(frozen=True)
 class _ReplayRun:
-    """The messages of a log that the arguments select."""
+    """Messages of a log that the arguments select, to put into a queue."""
 
     log: LogRange
     found: argparse.Namespace
 
     def groups(self, stop: Event, tally: ScanCounts) -> Iterator[list[Outgoing]]:
-        """Yield the messages to put. A message that cannot be put is counted, and skipped.
+        """Yield the messages to put. Messages that cannot be put are counted and skipped.
 
-        Raises the errors of `LogRange`, after yielding the messages that precede the error.
+        Raises the errors of `LogRange`, after all messages before the error were yielded.
         """
         group: list[Outgoing] = []
         try:
@@ -382,7 +383,7 @@ class _ReplayRun:
         return encode(marked, each.encoding)
 
     def tell_dry_run(self, about: dict[str, Any]) -> None:
-        """Print the messages that a run with `--execute` would send."""
+        """Print which messages a run with `--execute` would send."""
         tally, meant, is_json = ScanCounts(), 0, self.found.json
         first: list[LoggedMessage] = []
         last = None

@@ -1,4 +1,4 @@
-"""Final report and exit status of a command that processed many messages."""
+"""The report and the exit status of a command that has processed many messages."""
 
 from __future__ import annotations
 
@@ -13,7 +13,8 @@ from .shared import as_json
 from .transfer import TransferResult
 
 NOT_ALL = 3
-"""Exit status with --all-or-fail if messages were or may have been invisible to the run."""
+"""Exit status with --all-or-fail if the run may have missed messages, because they were
+invisible."""
 
 
 def report(
@@ -29,10 +30,10 @@ def report(
 ) -> int:
     """Print the results of a run, and return the exit status.
 
-    done_what: text after the counts, such as "messages of 'orders' moved". about: further fields of
-    the JSON. more: further lines of the text. again: remedy if the run did not finish. to_stderr:
-    True if standard output has the messages. all_or_fail: True to return `NOT_ALL` if the run may
-    have missed messages.
+    done_what: text that follows the count, such as "messages of 'orders' moved". about: further
+    fields of the JSON. more: further lines of the text. again: what to do if the run did not
+    finish. to_stderr: True if the messages are written to standard output. all_or_fail: True to
+    return `NOT_ALL` if the run may have missed messages.
     """
     if is_json:
         text = as_json({**about, **asdict(result.tally), "ended": result.why.name.lower()})

@@ -1,9 +1,9 @@
-"""Decisions of a run over a queue: what to do with each leased message, and when to end.
+"""Decides, for a run over a queue, what to do with each leased message, and when the run ends.
 
-A run processes each message once. A message that is not moved or deleted stays leased until the run
-ends, so that the next dequeue returns other messages. Messages that are put after the start of the
-run are not processed. Otherwise, a consumer that sends messages back immediately would keep the run
-busy forever.
+A run processes each message once. If a message is not moved or deleted, it is *kept*: it stays
+leased until the run ends, so that the next dequeue returns other messages. Messages that are put
+after the start of the run are not processed. Otherwise, a consumer that sends messages back
+immediately would keep the run busy forever.
 """
 
 from __future__ import annotations
@@ -31,38 +31,38 @@ from spark_azqueue.service.messages import (
 from .filters import Filter, envelope_in
 
 LEASE_S = 300
-"""Seconds for which a run leases a message. If the run is killed, the message stays invisible for
-this time.
+"""Seconds for which a run leases messages. If the run is killed, its messages stay invisible for up
+to this time.
 """
 
 MOST_KEPT = 100_000
-"""Maximum number of leased messages that a run keeps. At this number, the run ends."""
+"""Maximum number of messages that a run keeps. At this number, the run ends."""
 
 MOST_EXPORTED = 500_000
-"""The same limit for a run that exports messages. Such a run has only the leases in memory, about
-200 MB.
+"""Maximum number of messages that a run keeps if it exports messages. Such a run has only leases in
+memory, about 200 MB.
 """
 
 MOST_REMEMBERED = 500_000
-"""Number of the newest redriven dead letters that a run remembers, to recognize duplicates. They
-take about 60 MB.
+"""Number of redriven dead letters that a run remembers to recognize duplicates: the newest ones,
+which take about 60 MB.
 """
 
 MOST_PAGES_WITHOUT_NEWS = 4
-"""Maximum number of consecutive answers that contain only messages put after the start. After
-these, the run ends.
+"""The run ends after this many consecutive answers that contain only messages which were put after
+its start.
 """
 
 _STEPS_PER_S = 4
 _SPLIT_AT_ONCE = 4
-"""Number of messages per step if packed messages are split. One message may become a thousand
-messages.
+"""Number of messages in a step if packed messages are split. The number is small because one
+message may become a thousand messages.
 """
 _MOST_SECONDS = 2**31 - 1
 
 
 class ScanFate(enum.Enum):
-    """Action for a message."""
+    """What a run does with a message."""
 
     ACT = "move it, or delete it"
     FINISH = "delete it: its copy exists already"
@@ -90,16 +90,16 @@ class End(enum.Enum):
 
 @dataclass(frozen=True)
 class TransferPlan:
-    """The task of a run. target: target queue, or None to delete the messages.
+    """What a run has to do. target: target queue; None to delete the messages.
 
     began: start of the run, in microseconds since 1970 by the service's clock. Messages that were
-    put later are not processed. put_before, put_after: limits of the time at which a processed
-    message was put; None means no limit. rate: maximum number of messages per second; None means no
-    limit. most: maximum number of messages; None means all. time_to_live: time to live of the
-    copies, in seconds; None means the remaining time to live of the original. opens_envelopes: True
-    to put back the body of an envelope. most_kept: number of kept messages at which the run ends.
-    isolation: with readCommitted, messages that a transaction may have abandoned are not processed.
-    splits: True if a packed message becomes one message per row.
+    put later are not processed. put_before, put_after: process only messages that were put before
+    or after these times; None for no limit. rate: maximum number of messages per second; None for
+    no limit. most: maximum number of messages; None for all messages. time_to_live: time to live of
+    the copies, in seconds; None for the remaining time to live of the original. opens_envelopes:
+    True to put the body of an envelope, not the envelope. most_kept: number of kept messages at
+    which the run ends. isolation: with readCommitted, messages that a transaction may have
+    abandoned are not processed. splits: True to put each row of a packed message as a message.
     """
 
     source: QueueRef
@@ -118,12 +118,12 @@ class TransferPlan:
 
     @property
     def selects(self) -> bool:
-        """True if a filter or an age limits the messages that the run processes."""
+        """True if a filter or a limit on the age selects the messages that the run processes."""
         return bool(self.only) or self.put_before is not None or self.put_after is not None
 
     def kept_for_its_age(self, message: Message) -> ScanFate | None:
-        """Return the reason why a message's time excludes it from the run, or None if the time
-        fits.
+        """Return why this message is not processed because of the time at which it was put; None if
+        it may be processed.
         """
         at = message.insertion_time
         if at > self.began:
@@ -141,13 +141,14 @@ class TransferPlan:
 
     @property
     def step(self) -> int:
-        """Number of messages per dequeue, fewer for a low rate."""
+        """Maximum number of messages in a dequeue. Smaller if `rate` is low."""
         most = _SPLIT_AT_ONCE if self.splits else MAX_PER_REQUEST
         return most if self.rate is None else min(most, step_of(self.rate))
 
 
 def step_of(rate: int) -> int:
-    """Return the number of messages per step that spreads `rate` messages per second evenly."""
+    """Return the number of messages in a step, so that `rate` messages per second are spread
+    evenly."""
     return min(MAX_PER_REQUEST, max(1, rate // _STEPS_PER_S))
 
 
@@ -167,8 +168,8 @@ class MessageCopy:
 def copy_of(message: Message, plan: TransferPlan, now: int) -> MessageCopy:
     """Return the copy of a message. now: microseconds since 1970, by the service's clock.
 
-    Raises InvalidRow if an envelope has to be opened, but the body cannot be stored. Also raises
-    InvalidRow if the queue is encoded in base64, but the plan has no base64.
+    Raises InvalidRow if an envelope must be opened and its body cannot be stored, or if the queue's
+    messages are in base64, but the plan's encoding is not.
     """
     envelope = envelope_in(message.text, plan.encoding) if plan.opens_envelopes else None
     if plan.opens_envelopes and not envelope and envelope_in(message.text, Encoding.BASE64):
@@ -186,15 +187,15 @@ def _dead(envelope: DeadLetterEnvelope, text: str) -> bytes:
     """Return a digest that is equal for two dead letters of the same message, or of the same row.
 
     The digest includes the text, because the id in an envelope can be forged, and because the
-    message may have been updated between the two.
+    message may have been updated before it was dead-lettered again.
     """
     what = repr((envelope.queue, envelope.message_id, envelope.row, text))
     return hashlib.blake2b(what.encode("utf-8", "surrogatepass"), digest_size=16).digest()
 
 
 def seconds_left(expires: int, now: int) -> int:
-    """Return a message's remaining time to live for a put: whole seconds, rounded up, or -1 if it
-    never expires.
+    """Return the remaining time to live of a message: whole seconds, rounded up; -1 if it never
+    expires.
     """
     if expires >= ENDLESS_US:
         return NEVER_EXPIRES
@@ -205,18 +206,19 @@ def seconds_left(expires: int, now: int) -> int:
 class ScanCounts:
     """Counts of messages in a run.
 
-    done: messages moved or deleted. opened: messages among `done` that were taken out of envelopes.
-    twins: dead letters that were deleted without a copy, because another dead letter of the same
-    message was put back. other, undecided, newer, young, old, damaged, beyond, expiring: see
-    `ScanFate`. unseen: approximate number of messages in the queue at the end that no dequeue
-    returned; None if unknown. closed: envelopes that could not be opened. refused: messages whose
-    copy the target did not accept. broken: lines and logged messages that cannot be sent. taken:
-    messages that another consumer leased before the run deleted them. twice: messages that were
-    copied but not deleted. maybe_twice: possible further copies, one for each lost answer to a put.
-    maybe_left: deleted messages in `done` that may still exist, because the delete was refused
-    after a lost answer. maybe_hidden: messages that may be leased by a dequeue whose answer was
-    lost. not_released: messages that become visible only when their lease ends. left_hidden:
-    prepared messages of a transaction that is not recorded, which the run could not delete.
+    done: messages that were moved or deleted. opened: messages among `done` that were taken out of
+    envelopes. twins: dead letters that were deleted without a copy, because another dead letter of
+    the same message was put back. other, undecided, newer, young, old, damaged, beyond, expiring:
+    see `ScanFate`. unseen: approximate number of messages that are in the queue at the end and that
+    no dequeue returned; None if unknown. closed: envelopes that could not be opened. refused:
+    messages whose copy the service refused. broken: lines and logged messages that cannot be sent.
+    taken: messages that another consumer leased before the run could delete them. twice: messages
+    that were copied, but not deleted. maybe_twice: number of further copies that may exist, one for
+    each lost answer to a put. maybe_left: messages in `done` that may still exist, because their
+    delete was refused after a lost answer. maybe_hidden: messages that may be leased, because the
+    answer to a dequeue was lost. not_released: kept messages that could not be released, and become
+    visible when their lease ends. left_hidden: prepared messages that the run could not delete,
+    although their transaction is not recorded.
     """
 
     looked: int = 0
@@ -249,7 +251,7 @@ class ScanCounts:
 
     @property
     def is_clean(self) -> bool:
-        """True if each selected message was processed exactly once."""
+        """True if every selected message was processed exactly once."""
         stay = (
             self.damaged,
             self.undecided,
@@ -263,25 +265,25 @@ class ScanCounts:
 
 
 class Scan:
-    """The state of a run. This class decides, and sends nothing."""
+    """The state of a run. This class makes the decisions, and sends nothing."""
 
     def __init__(self, plan: TransferPlan) -> None:
         self.plan = plan
         self.tally = ScanCounts()
         self.kept: dict[str, Lease] = {}
-        """Leases of the kept messages, by id. The leases are released at the end."""
-        # Messages that were copied without a confirmed delete, by id: the name of the count that
-        # includes the message, and the text.
+        """Leases of the kept messages, by message id. The leases are released at the end."""
+        # Messages that were copied and whose delete was not confirmed, by id: the name of the count
+        # that includes the message, and its text.
         self._copied: dict[str, tuple[str, int]] = {}
-        # Digests of dead letters that were put back, in two sets: the newest, and the previous
-        # ones.
+        # Digests of dead letters that were put back. The first set has the newest digests, the
+        # second set has older digests.
         self._put_back: tuple[set[bytes], set[bytes]] = (set(), set())
         self._without_news = 0
-        self._again = 0  # number of repeated messages since the last new message
+        self._again = 0  # number of messages that were dequeued again since the last new message
         self._begun = 0
 
     def wanted(self) -> int:
-        """Return the number of messages to dequeue next."""
+        """Return the number of messages that the next dequeue should request."""
         if self.plan.most is None or self.plan.selects:
             return self.plan.step
         return max(1, min(self.plan.step, self.plan.most - self._begun))
@@ -307,7 +309,7 @@ class Scan:
                 self.keep(received.lease)
         if fates - {ScanFate.SEEN, ScanFate.NEWER}:
             self._without_news = self._again = 0
-        # leases have expired, and other messages may follow these messages
+        # leases have ended; other messages may follow these messages in the queue
         elif ScanFate.SEEN in fates:
             self._again += sum(fate is ScanFate.SEEN for _, fate in found)
         else:
@@ -323,7 +325,7 @@ class Scan:
         answer to an earlier attempt was lost.
         """
         counted, _ = self._copied.pop(message.message_id, ("", 0))
-        if counted:  # the message was dequeued again, and its copy already existed
+        if counted:  # the message was dequeued again, and it already had a copy
             self.tally.add(counted, -1)
         if counted != "maybe_twice":
             self.tally.done += 1
@@ -341,7 +343,7 @@ class Scan:
                 self._put_back = set(), self._put_back[0]
 
     def was_put_back(self, copy: MessageCopy) -> bool:
-        """True if this run has already put back the message or row of this dead letter."""
+        """Return True if this run has already put back the message or row of this dead letter."""
         return any(copy.dead in each for each in self._put_back)
 
     def is_dropped(self, *, is_sure: bool) -> None:
@@ -350,8 +352,8 @@ class Scan:
         self.tally.maybe_left += not is_sure
 
     def stands_twice(self, message: Message) -> None:
-        """Record that a message is in both queues. If the message is dequeued again, the run only
-        deletes it.
+        """Record that a message is in both queues. If the message is dequeued again, the run
+        deletes it without copying it.
         """
         if message.message_id not in self._copied:
             self._count_copy(message, "twice")
@@ -361,11 +363,10 @@ class Scan:
         self.tally.add(count)
 
     def end_after(self, page: Sequence[Received]) -> End | None:
-        """Return the reason why the run ends after this answer, or None if the run continues."""
+        """Return the reason why the run ends after this answer; None if the run continues."""
         if self.plan.most is not None and self._begun >= self.plan.most:
             return End.ENOUGH
-        # In the second case, the dequeues returned only kept messages, and have returned all of
-        # these again.
+        # In the second case, the last dequeues returned only kept messages, and all of them.
         if not page or self._again > len(self.kept):
             return End.DONE
         if self._without_news >= MOST_PAGES_WITHOUT_NEWS:
@@ -374,7 +375,7 @@ class Scan:
 
     def _fate_of(self, message: Message, answered_at: int | None) -> ScanFate:
         if copied := self._copied.get(message.message_id):
-            # An update changed the text, and the new text has no copy.
+            # The message was updated, and its new text has no copy.
             return ScanFate.FINISH if copied[1] == hash(message.text) else ScanFate.SEEN
         if message.message_id in self.kept:
             return ScanFate.SEEN

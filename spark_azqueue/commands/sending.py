@@ -20,15 +20,15 @@ from .scan import End, ScanCounts, step_of
 from .transfer import TransferResult, is_of_this_message
 
 AT_ONCE = 1_000
-"""Maximum number of messages in a group. All messages of a group are acknowledged before more lines
-are read.
+"""Maximum number of messages in a group. All messages of a group must be acknowledged before
+further lines are read.
 """
 
 
 class Outgoing(NamedTuple):
-    """A text to put. place: number of the text's line or batch, in ascending order.
+    """A text to put. place: number of the line or batch of the text. Places never decrease.
 
-    rows: the lines in the pack, or None if the text is not a pack.
+    rows: the lines in the pack; None if the text is not a pack.
     """
 
     place: int
@@ -43,9 +43,9 @@ Groups = Iterable[Sequence[Outgoing]]
 class Sending:
     """One run. Used by one thread.
 
-    stop: event that ends the run after the messages under way. watch: function that is called when
-    the tally has changed. kind: name of the places, such as "line". skips: True to skip messages
-    that the service refuses. most: maximum number of concurrent requests.
+    stop: event that ends the run when the requests in flight are answered. watch: called when the
+    tally has changed. kind: what `place` counts, such as "line". skips: True to skip messages that
+    the service refuses. most: maximum number of concurrent requests.
     """
 
     client: QueueClient
@@ -60,9 +60,7 @@ class Sending:
     skips: bool = False
     most: int | None = None
     first_left: int = field(default=0, init=False)
-    """Place of the first message that is not acknowledged, or 0 if all messages are
-    acknowledged.
-    """
+    """Place of the first message that was not acknowledged; 0 if all messages were acknowledged."""
 
     def run(self, groups: Groups) -> TransferResult:
         """Send the messages, one group after the other.

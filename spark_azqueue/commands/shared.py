@@ -1,6 +1,6 @@
-"""Common parts of the commands on queues: options, account, Ctrl-C, and output.
+"""Parts that the commands on queues share: options, account, Ctrl-C, and output.
 
-Any sender can choose the bodies of messages. So all characters that could control a terminal are
+Any sender can choose the bodies of messages. So characters that could control a terminal are
 escaped.
 """
 
@@ -73,7 +73,7 @@ class Access:
     account: Account
     encoding: Encoding
     creates: bool = False
-    """Value of `createQueue`: True to create a target queue that does not exist."""
+    """Value of `createQueue`: True to create a missing target queue."""
     isolation: IsolationLevel = IsolationLevel.READ_UNCOMMITTED
 
     def ref(self, name: str) -> QueueRef:
@@ -154,7 +154,7 @@ def put_between(found: argparse.Namespace, now: float) -> tuple[int | None, int 
 
 
 def add_max(parser: argparse.ArgumentParser) -> None:
-    """Add the option for the maximum number of messages."""
+    """Add the argument for the maximum number of messages."""
     parser.add_argument(
         "--max",
         type=of_type(parsers.whole_number(1, 10**9)),
@@ -196,7 +196,7 @@ def add_time_to_live(parser: argparse.ArgumentParser, meaning: str) -> None:
 
 
 def _part(written: str) -> str:
-    """Return a text to search for. Raises ValueError if the text is empty.
+    """Check a text to search for, and return it. Raises ValueError if the text is empty.
 
     An empty text, for example from an unset shell variable, would match all messages.
     """
@@ -206,7 +206,8 @@ def _part(written: str) -> str:
 
 
 def of_type(parse: Callable[[str], T]) -> Callable[[str], T]:
-    """Wrap `parse` for argparse, whose own message for a ValueError would repeat the value."""
+    """Wrap `parse` for argparse, because argparse's own message for a ValueError would show the
+    value."""
 
     def parsed(written: str) -> T:
         try:
@@ -221,7 +222,8 @@ QUEUE_TYPE = of_type(queue_name)
 
 
 def access_of(options: ParsedOptions) -> Access:
-    """Return the account in the options of a command. Checks first that the account can be reached.
+    """Return the account in the options of a command, after checking that the account can be
+    reached.
 
     Raises InvalidOption, ServiceUnavailable.
     """
@@ -235,7 +237,7 @@ def access_of(options: ParsedOptions) -> Access:
 def check_target(client: QueueClient, access: Access, name: str, *, executed: bool) -> None:
     """Raise ServiceError if the credential may not put messages into this queue.
 
-    If createQueue=true and the command is `executed`, create a missing queue.
+    With createQueue=true, a missing queue is created if the command is `executed`.
     """
     try:
         CONTROL(client.queue(access.ref(name)).check_put)
@@ -254,9 +256,7 @@ def filter_of(found: argparse.Namespace, encoding: Encoding) -> Filter:
 
 
 def count_of(client: QueueClient, queue: QueueRef) -> int | None:
-    """Return the approximate number of messages, or None if the credential may not read the
-    number.
-    """
+    """Return the approximate number of messages; None if the credential may not read it."""
     try:
         found: int = CONTROL(client.now, Count(queue))
         return found
@@ -266,10 +266,10 @@ def count_of(client: QueueClient, queue: QueueRef) -> int | None:
 
 @contextlib.contextmanager
 def ends_on_signals(said: str = _STOPPING) -> Iterator[threading.Event]:
-    """Yield an event that the first SIGINT, SIGTERM or SIGHUP sets. said: text that is printed to
-    stderr at this signal.
+    """Yield an event that is set by the first SIGINT, SIGTERM or SIGHUP. said: text that is printed
+    to stderr at this signal.
 
-    The second signal raises KeyboardInterrupt. SIGHUP stays ignored under `nohup`.
+    The second signal raises KeyboardInterrupt. Under `nohup`, SIGHUP is ignored.
     """
     stop = threading.Event()
     numbers = [signal.SIGINT, signal.SIGTERM]
@@ -280,7 +280,7 @@ def ends_on_signals(said: str = _STOPPING) -> Iterator[threading.Event]:
         stop.set()
         for each in numbers:
             signal.signal(each, signal.default_int_handler)
-        # the signal may interrupt `print` in the middle of a line
+        # the signal may have interrupted `print` in the middle of a line
         with contextlib.suppress(OSError):
             os.write(sys.stderr.fileno(), f"\n{said}\n".encode())
 
@@ -314,15 +314,15 @@ def age_of(seconds: float) -> str:
 
 
 def now_of(peeked: Peeked) -> float:
-    """Return the time of an answer, in seconds since 1970. If the answer has no time, return this
-    machine's time.
+    """Return the time of an answer, in seconds since 1970; this machine's time if the answer has
+    none.
     """
     return time.time() if peeked.answered_at is None else peeked.answered_at / 1_000_000
 
 
 def fields_of(message: Message, encoding: Encoding, *, unpack: bool = False) -> dict[str, Any]:
-    """Return a message for the JSON output: its text as stored, its body, and the fields of an
-    envelope.
+    """Return the fields of a message for the JSON output: its stored text, its body, and the fields
+    of its envelope.
 
     unpack: True to include the rows of a packed message.
     """
@@ -352,10 +352,10 @@ def lines_of(
     is_whole: bool = False,
     unpack: bool = False,
 ) -> list[str]:
-    """Return a message as lines to print. now: seconds since 1970. is_whole: True to print the body
-    without shortening it.
+    """Return a message as lines to print. now: seconds since 1970. is_whole: True to return the
+    body uncut.
 
-    For a packed message, the lines show the format. unpack: True to show the rows as well.
+    For a packed message, the lines show its format. unpack: True to show the rows as well.
     """
     body = body_of(message.text, encoding)
     age = age_of(now - message.insertion_time / 1_000_000)
@@ -386,14 +386,12 @@ def _plain(form: Form, value: Any) -> Any:
 
 
 def moment(microseconds: int) -> str | None:
-    """Convert a time in microseconds since 1970 to text for JSON. Return None if the time is
-    unknown.
-    """
+    """Convert a time in microseconds since 1970 to text for JSON; None if the time is unknown."""
     if microseconds == UNKNOWN_TIME:
         return None
     try:
         at = datetime.datetime.fromtimestamp(microseconds / 1_000_000, datetime.timezone.utc)
-    # the time may come from a log, which other programs can write
+    # the time may be from a log, which other programs can write
     except (ValueError, OverflowError, OSError):
         return None
     return f"{at:%Y-%m-%dT%H:%M:%SZ}"
@@ -413,10 +411,10 @@ class ProgressBar:
         columns: int | None = None,
     ) -> None:
         """verb: the action, such as "moved". total: approximate number of messages, or None if
-        unknown. clock: function that returns a time in seconds.
+        unknown. clock: returns a time in seconds.
 
-        most: maximum number of messages of the run. columns: width of the terminal, or None to ask
-        the terminal.
+        most: maximum number of messages of the run. columns: width of the terminal; None to ask the
+        terminal.
         """
         self._stream, self._verb, self._total, self._clock = stream, verb, total, clock
         self._most, self._columns = most, columns
@@ -441,21 +439,21 @@ class ProgressBar:
         self._write((text if part is None else bar_of(part, took, text, columns))[: columns - 1])
 
     def close(self) -> None:
-        """Remove the bar's line."""
+        """Remove the line of the bar."""
         if self._is_shown and self._width:
             self._write("")
             self._write("")
 
     def _write(self, text: str) -> None:
-        with contextlib.suppress(OSError):  # a closed terminal must not end the run
+        with contextlib.suppress(OSError):  # the run must not end because the terminal was closed
             self._stream.write(f"\r{text:<{self._width}}")
             self._stream.flush()
         self._width = len(text)
 
 
 def bar_of(part: float, took: float, text: str, columns: int) -> str:
-    """Return a bar followed by a text. The bar fills the columns that the text leaves. took:
-    seconds so far.
+    """Return a bar followed by a text. The bar has the width that the text leaves. took: seconds so
+    far.
     """
     left = f", {age_of(took / part - took)} left" if 0 < part < 1 else ""
     about = f" {part:4.0%}{left}  {text}"
@@ -465,7 +463,7 @@ def bar_of(part: float, took: float, text: str, columns: int) -> str:
 
 
 def _part_done(tally: ScanCounts, total: int | None, most: int | None) -> float | None:
-    """Return the finished share of a run, or None if the total is unknown."""
+    """Return the share of the run that is finished; None if the total is unknown."""
     looked = [tally.looked / total] if total else []
     done = [tally.done / most] if most else []
     # The total includes leased messages, and may be older than the run.

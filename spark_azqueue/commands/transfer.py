@@ -1,7 +1,8 @@
-"""Moves or deletes the messages of a queue: dequeue, put the copies, delete, release at the end.
+"""Moves or deletes the messages of a queue. The steps: dequeue, put the copies, delete; at the end,
+release.
 
-Each message is copied before it is deleted. So after any crash, each message is in at least one of
-the two queues, and at most the messages of one answer (32) are in both. A copy is never deleted,
+A message is copied before it is deleted. So after a crash, each message is in at least one of the
+two queues, and at most the messages of one answer (32) are in both queues. A copy is never deleted,
 because a refused delete does not prove that the original still exists.
 """
 
@@ -32,23 +33,23 @@ from .scan import LEASE_S, End, MessageCopy, Scan, ScanCounts, ScanFate, Transfe
 T = TypeVar("T")
 
 _FRESH_S = LEASE_S / 2
-"""Maximum age of a new lease in seconds; older leases are released without processing. The puts and
-deletes of one answer may take two minutes, and need the rest of the lease.
+"""Maximum age, in seconds, of leases whose messages are processed. Messages with older leases are
+released. The rest of the lease is needed for the puts and deletes of one answer, which may take two
+minutes.
 """
 
 _RELEASE = RetryPolicy(10.0)
-"""Retry policy for the releases at the end. It is short, because a user who presses Ctrl-C waits
-for the releases.
+"""Retry policy for the releases at the end. The time is short because a user who presses Ctrl-C
+waits for the releases.
 """
 
 
 @dataclass(slots=True, eq=False)
 class _Work:
-    """One message under way. lost: number of lost answers to puts. Each may mean a further copy.
-
-    parts: number of messages that the copy consists of. put: number of these messages that are put.
-    has_failed: True if a put failed. is_twin: True for a dead letter that gets no copy, because
-    another dead letter of the same message is put back.
+    """A message that is being processed. lost: number of lost answers to puts; each lost answer may
+    mean a further copy. parts: number of messages in the copy. put: number of these messages that
+    were put. has_failed: True if a put failed. is_twin: True for a dead letter that gets no copy,
+    because another dead letter of the same message is put back.
     """
 
     received: Received
@@ -60,7 +61,7 @@ class _Work:
     is_twin: bool = False
 
     def note(self, error: ServiceError) -> None:
-        """Record a failed attempt, before the next attempt."""
+        """Record a failed attempt. Called before the next attempt."""
         self.lost += error.may_have_taken_effect
 
 
@@ -77,12 +78,11 @@ class TransferResult:
 class Transfer:
     """One run of a plan.
 
-    wait: function that sleeps for a number of seconds, or less if the run should end. is_stopped:
-    function that returns True if the run should end after the messages under way. watch: function
-    that is called with the tally when the tally has changed. clock: function that returns a time in
-    seconds. This clock must not stop while the process or the machine is suspended. write: function
-    that gets the selected messages; if set, these messages are not copied and deleted, but released
-    at the end like all kept messages.
+    wait: sleeps for a number of seconds, or less if the run should end. is_stopped: returns True if
+    the run should end after the messages that are being processed. watch: called with the tally
+    when it has changed. clock: returns a time in seconds; it must not stop while the process or the
+    machine is suspended. write: gets the selected messages; if set, these messages are kept, not
+    copied and deleted.
     """
 
     client: QueueClient
@@ -100,8 +100,8 @@ class Transfer:
     def run(self) -> TransferResult:
         """Process the messages. Release the kept messages at the end, even after an error.
 
-        An error ends the run and is returned in the result. A KeyboardInterrupt is raised again
-        after the leased messages were released.
+        An error ends the run, and is returned in the result. After a KeyboardInterrupt, the leased
+        messages are released, then the KeyboardInterrupt is raised.
         """
         error: AzQueueError | None = None
         why = End.FAILED
@@ -121,8 +121,8 @@ class Transfer:
             begun_at = self.clock()
             page = self._dequeue()
             if self.clock() - begun_at > _FRESH_S:
-                # The process was paused, so other consumers may have these messages. A later
-                # dequeue returns the messages that still exist.
+                # The process was paused, so other consumers may have these messages. If they still
+                # exist, a later dequeue returns them.
                 self._release([each.lease for each in page.received])
                 continue
             chosen = self._scan.sort(page.received, page.answered_at)
@@ -137,12 +137,12 @@ class Transfer:
                 self.wait(max(0.0, acted / self.plan.rate - passed))
 
     def _count_unseen(self, why: End) -> None:
-        """Count the messages that no dequeue returned, such as messages that a consumer has
-        leased.
+        """Count the messages that no dequeue returned, for example because another consumer has
+        leased them.
         """
         if why not in (End.DONE, End.NEWER):
             return
-        # without the permission to read, the number stays unknown
+        # without permission to read, the number stays unknown
         with contextlib.suppress(ServiceError):
             held = CONTROL(self.client.now, Count(self.plan.source))
             self._scan.tally.unseen = max(0, held - len(self._scan.kept))
@@ -169,8 +169,8 @@ class Transfer:
     # ── one answer's messages ─────────────────────────────────────────────────────────────────────
 
     def _act(self, chosen: Sequence[tuple[Received, ScanFate]], answered_at: int | None) -> int:
-        """Copy these messages and delete those that were copied. If the run exports, write the
-        messages instead.
+        """Copy these messages, and delete the messages that were copied; if the run exports
+        messages, write them.
 
         Returns the number of processed messages. Each part of a split message counts as one
         message.
@@ -196,10 +196,10 @@ class Transfer:
     def _without_twins(
         self, works: Sequence[_Work], answered_at: int | None
     ) -> tuple[list[_Work], list[_Work]]:
-        """Make the copies. Returns the messages to put, and the twins.
+        """Make the copies in memory. Returns the messages to put, and the twins.
 
-        A twin is a dead letter of a message that has another dead letter among `works`, or that
-        this run has already put back. A message whose envelope cannot be opened is kept.
+        A twin is a dead letter whose message has another dead letter among `works`, or was already
+        put back by this run. A message whose envelope cannot be opened is kept.
         """
         to_put: list[_Work] = []
         twins: list[_Work] = []
@@ -220,9 +220,9 @@ class Transfer:
 
     def _put_back(self, twins: Sequence[_Work], *, has_failed: bool) -> list[_Work]:
         """Return the twins whose message was put back. The other twins are kept, because each may
-        be the only dead letter left.
+        be its message's last dead letter.
 
-        has_failed: True if puts may have been refused, or if the run ends with an error.
+        has_failed: True if a put may have been refused, or if the run ends with an error.
         """
         found = []
         for work in twins:
@@ -236,8 +236,8 @@ class Transfer:
         return found
 
     def _texts(self, text: str) -> Sequence[str]:
-        """Return the texts to put for one message. If the plan splits, these are the rows of a
-        packed message.
+        """Return the texts to put for this stored text: one text for each row of a packed message
+        if `splits` is set, else the same text.
         """
         if not self.plan.splits:
             return [text]
@@ -246,7 +246,8 @@ class Transfer:
         return split(text)
 
     def _copy(self, works: Sequence[_Work]) -> tuple[list[_Work], Exception | None]:
-        """Put the copies. Returns the copied messages, and an error that ends the run."""
+        """Put the copies. Returns the messages that were copied, and the error that ends the run,
+        if any."""
         tally = self._scan.tally
         calls: list[tuple[_Work, Call[Lease | None]]] = []
         for work in works:
@@ -278,13 +279,13 @@ class Transfer:
                 tally.maybe_twice += work.lost
                 self._scan.keep(work.received.lease)
                 fatal = fatal or result
-        # The other parts of a message with a failed part exist in the target. The message itself is
+        # If a part of a message failed, its other parts are in the target queue, and the message is
         # kept.
         tally.maybe_twice += sum(work.put for work in works if work.has_failed)
         return copied, fatal
 
     def _stays(self, work: _Work, count: str) -> None:
-        """Count a message and keep it."""
+        """Add a message to this count, and keep the message."""
         self._scan.tally.add(count)
         self._scan.keep(work.received.lease)
 
@@ -306,9 +307,9 @@ class Transfer:
                     was_envelope=bool(work.copy and work.copy.was_envelope),
                 )
             elif self.plan.target is not None and not work.is_twin:
-                # Another consumer has the message, or the message has expired, or the transport
-                # repeated the delete and an earlier attempt succeeded. So the copy is kept, because
-                # two copies are better than none.
+                # Another consumer has the message, the message has expired, or the transport sent
+                # the delete again after an earlier attempt had succeeded. The copy is not deleted,
+                # because two copies are better than none.
                 self._scan.stands_twice(message)
             elif not isinstance(result, Exception):
                 self._stays(work, "taken")
@@ -333,7 +334,7 @@ class Transfer:
     def _each(
         self, calls: Iterable[tuple[T, Call[Any]]], retry: Callable[[T], RetryPolicy]
     ) -> Iterator[tuple[T, Any]]:
-        """Run these calls, up to 32 concurrently, each with the policy `retry(tag)`.
+        """Make these calls, up to 32 concurrently, each with the policy `retry(tag)`.
 
         Yields each call's result or error.
         """
@@ -349,7 +350,7 @@ class Transfer:
 
 
 def _leased_at(message: Message, answered_at: int | None) -> int:
-    """Return the time at which a message was leased, in microseconds since 1970. Uses the service's
+    """Return the time at which a message was leased, in microseconds since 1970, by the service's
     clock if it is known.
     """
     if answered_at is not None:
@@ -360,7 +361,8 @@ def _leased_at(message: Message, answered_at: int | None) -> int:
 
 
 def is_of_this_message(error: Exception) -> bool:
-    """True if the error means that the service refuses this body, but may accept other bodies."""
+    """Return True if the error means that the service refuses this body, but may accept other
+    bodies."""
     if not isinstance(error, ServiceError) or isinstance(error, (AccessDenied, QueueNotFound)):
         return False
     return error.outcome is Outcome.FATAL and error.status in (400, 413)

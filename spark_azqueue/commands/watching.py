@@ -1,4 +1,4 @@
-"""Exports the state of queries' queues, even while the queries fail, restart or are stopped.
+"""Reads the state of queries' queues, even while the queries fail, restart or are stopped.
 
 listener = AzQueueListener.attach(spark, watch=queue_watch({"orders": options}))
 
@@ -24,7 +24,7 @@ from .doctor.finding import say
 from .shared import access_of, ends_on_signals, of_type
 
 PORT = 9464
-"""The port of OpenTelemetry's exporter for Prometheus."""
+"""Default port: the port of OpenTelemetry's exporter for Prometheus."""
 
 
 def queue_watch(
@@ -111,7 +111,7 @@ def watch(arguments: list[str]) -> int:
     selection = QueueSelection(account.name, found.queue, options["poisonQueue"])
     query = found.query or ",".join(found.queue)
     with closing(QueuesWatch(account, selection)) as queues, ends_on_signals("ending") as stop:
-        queues.newest()  # report a missing permission at the start
+        queues.newest()  # so that a missing permission is reported at the start
 
         def now() -> Snapshot:
             seen = queues.newest()

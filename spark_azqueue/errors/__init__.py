@@ -50,7 +50,7 @@ log = logging.getLogger(__name__)
 
 
 class Outcome(enum.Enum):
-    """Outcome of a request for the message that the request named."""
+    """What happened to the message that a request named."""
 
     OK = "done"
     GONE = "the message does not exist, or another consumer holds it"
@@ -71,9 +71,10 @@ _ID = re.compile(r"\[AZQUEUE_\w+\] ")
 class AzQueueError(Exception):
     """Base of all errors raised by spark_azqueue.
 
-    condition: a condition that is more specific than the condition of the class. The condition of
-    the class has the name of the class, such as QUEUE_NOT_FOUND for QueueNotFound. `str` shows the
-    condition's id once, even if the message quotes another error.
+    condition: a condition that is more specific than the class's own condition; None for the
+    class's own condition, which has the name of the class, such as QUEUE_NOT_FOUND for
+    QueueNotFound. `str` shows the condition's id only once, even if the message quotes another
+    error.
     """
 
     condition = Condition.INTERNAL_ERROR
@@ -189,12 +190,12 @@ class ServiceError(AzQueueError):
     """The service refused a request or could not be reached.
 
     status: HTTP status, or None without a readable answer. code: the service's error code, or "".
-    retry_after: seconds that the service asks to wait. date: the answer's Date header. sent: False
-    if no byte of the request was sent. request_id: the service's `x-ms-request-id`; without an
-    answer, the client's `x-ms-client-request-id`; "" if there is none. Azure's support and
-    StorageQueueLogs find the request by this id. unanswered: True if an earlier attempt got no
-    answer, and may have taken effect (see `may_have_taken_effect`). In that case, a refused receipt
-    may have been valid at the earlier attempt.
+    retry_after: number of seconds that the service asks the client to wait. date: the answer's Date
+    header. sent: False if no byte of the request was sent. request_id: the service's
+    `x-ms-request-id`; without an answer, the client's `x-ms-client-request-id`; "" if there is
+    none. Azure's support and StorageQueueLogs find the request by this id. unanswered: True if an
+    earlier attempt got no answer, and may have taken effect (see `may_have_taken_effect`). In this
+    case, a refused receipt may have been valid when the earlier attempt was sent.
     """
 
     unanswered: bool = False
@@ -223,7 +224,8 @@ class ServiceError(AzQueueError):
 
     @property
     def may_have_taken_effect(self) -> bool:
-        """True if this attempt or an earlier attempt may have taken effect although it failed."""
+        """True if this attempt or an earlier attempt may have taken effect, although each
+        failed."""
         return self.unanswered or may_have_taken_effect(self.status, sent=self.sent)
 
 
@@ -250,13 +252,13 @@ class ServiceUnavailable(ServiceError):  # noqa: N818
     """The service was busy or unreachable, even after the last retry."""
 
 
-# Statuses for a timeout, an internal error, or a gateway without a good answer. 429 and 503 are not
-# included, because the service refuses these requests before carrying them out.
+# Statuses for a timeout, an internal error, and a gateway that got no good answer. 429 and 503 are
+# not included, because the service sends them before it carries out a request.
 _EFFECT_UNKNOWN = frozenset({408, 500, 502, 504})
 
 
 def may_have_taken_effect(status: int | None, *, sent: bool = True) -> bool:
-    """Return True if a failed request may have taken effect. No other code decides this.
+    """Return True if a failed request may have taken effect. Only this function decides this.
 
     status: HTTP status; None if there was no answer, 2xx if the answer was not readable. sent:
     False if no byte of the request was sent.
@@ -267,12 +269,12 @@ def may_have_taken_effect(status: int | None, *, sent: bool = True) -> bool:
 
 
 def short_tracebacks(method: F) -> F:
-    """Decorate `method` so that errors of this package are raised without the package's inner stack
-    frames.
+    """Decorate `method`, so that errors of this package are raised without the package's inner
+    stack frames.
 
     method: a function or a generator function. Spark copies the whole traceback into its own error,
-    in which the text of this package's error would be hard to find. So the traceback is only
-    written to the debug log.
+    and users would hardly find the text of this package's error there. So the traceback is written
+    only to the debug log.
     """
 
     def plain(error: AzQueueError) -> AzQueueError:
@@ -300,8 +302,8 @@ def short_tracebacks(method: F) -> F:
 def _hide_sparks_frames() -> None:
     """Make Spark print only the error, without the stack frames of Spark's own worker.
 
-    Spark reads an environment variable when it writes the error, and then ends the worker. Does
-    nothing in other processes.
+    Spark reads the environment variable that this function sets when it writes the error, just
+    before the worker exits. Outside of Spark's workers, this function does nothing.
     """
     main = sys.modules["__main__"].__spec__
     if main is not None and main.name.startswith("pyspark."):

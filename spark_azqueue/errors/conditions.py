@@ -1,8 +1,8 @@
-"""The conditions of this package's errors: a stable id for each, and its remedy.
+"""The conditions of this package's errors. Each condition has a stable id and a remedy.
 
 Each error shows the id of its condition, as in `[AZQUEUE_QUEUE_NOT_FOUND] could not …`. When Spark
-wraps the error, the id remains in the text. `explain`, the doctor and docs/troubleshooting.md use
-the id to find the remedy.
+wraps the error, the text still contains the id. `explain`, the doctor and docs/troubleshooting.md
+use the id to find the remedy.
 """
 
 from __future__ import annotations

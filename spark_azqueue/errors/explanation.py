@@ -5,8 +5,9 @@
     except Exception as error:
         print(spark_azqueue.explain(error))
 
-The package's errors are found by the ids of their conditions. Only texts are searched. So errors of
-Spark, Spark Connect and Py4J, and lines of a log, are handled in the same way.
+The package's errors are found by the ids of their conditions. Only the text of an error is
+searched. So errors of Spark, Spark Connect and Py4J, and lines of a log, are handled in the same
+way.
 """
 
 from __future__ import annotations
@@ -25,8 +26,8 @@ from .raised import first_line_in, raised_in, without_sql_state
 
 @functools.cache
 def page_address() -> str:
-    """Return the address of the page with all errors. If pip has not installed the package, return
-    the name of the page.
+    """Return the address of the page that explains all errors; only its name if pip has not
+    installed the package.
     """
     from importlib.metadata import metadata  # imported here, because tasks also import this module
 
@@ -42,9 +43,9 @@ def page_address() -> str:
 class Explanation:
     """Explanation of an error. `str(explanation)` is the text for people.
 
-    error: class of the error, such as "QueueNotFound", or Spark's name for one of Spark's own
-    errors. sentence: what happened. remedy: what to do. page: the section of the documentation
-    about the error. condition: id of the error's condition, or "" for Spark's own errors.
+    error: class of the error, such as "QueueNotFound", or Spark's name for Spark's own error.
+    sentence: what happened. remedy: what to do. page: the section of the documentation about the
+    error. condition: id of the error's condition, or "" for Spark's own errors.
     """
 
     error: str
@@ -80,8 +81,8 @@ def explain(error: BaseException | str) -> Explanation:
 
 
 def _old_spark(text: str) -> Explanation | None:
-    """Return the explanation for a Spark without Python data sources, if the text is such an
-    error.
+    """Return an explanation if the text is the error of a Spark that is too old for Python data
+    sources.
     """
     version = str(getattr(sys.modules.get("pyspark"), "__version__", ""))
     is_old = version.partition(".")[0].isdigit() and int(version.partition(".")[0]) < 4
@@ -109,7 +110,7 @@ _OURS = re.compile(r"(?:spark_azqueue\.errors\.(\w+): )?\[AZQUEUE_(\w+)\] ([^\n]
 
 
 def _ours(error: BaseException | str) -> Iterator[tuple[str, Condition, str]]:
-    """Yield the class, condition and sentence of each error of this package in this error,
+    """Yield class, condition and sentence of each error of this package that `error` contains,
     outermost first.
     """
     if not isinstance(error, str):
@@ -144,7 +145,7 @@ def _chain(error: BaseException) -> Iterator[BaseException]:
 
 
 class Symptom(NamedTuple):
-    """An error of Spark: the name, a pattern for the error's text, the meaning and the remedy."""
+    """An error of Spark: its name, a pattern for its text, its meaning and its remedy."""
 
     name: str
     pattern: str
@@ -153,7 +154,7 @@ class Symptom(NamedTuple):
 
 
 _SPARKS = "errors-of-spark"
-"""The heading of docs/troubleshooting.md with the symptoms."""
+"""Heading in docs/troubleshooting.md under which these errors are explained."""
 
 _SAME_PYTHON = (
     "before the session is created, set os.environ['PYSPARK_PYTHON'] = sys.executable (by"

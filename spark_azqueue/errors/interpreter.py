@@ -1,4 +1,5 @@
-"""Finds out whether the Python that Spark starts for data sources may differ from this Python."""
+"""Finds out whether Spark may start another Python for data sources than the Python that runs this
+code."""
 
 from __future__ import annotations
 
@@ -8,19 +9,19 @@ import sys
 from collections.abc import Mapping
 
 VARIABLES = ("PYSPARK_DRIVER_PYTHON", "PYSPARK_PYTHON")
-"""Environment variables with the Python that Spark starts, in the order in which Spark reads them
-(`PythonUtils.defaultPythonExec`).
+"""Environment variables that name the Python that Spark starts, in the order in which Spark reads
+them (`PythonUtils.defaultPythonExec`).
 """
 
 UNNAMED = "python3"
-"""Name of the program that Spark starts from the PATH if no variable is set."""
+"""Program on the PATH that Spark starts if no variable is set."""
 
 
 def is_this_python(path: str) -> bool:
     """Return True if a path is the Python that runs this code. Compares file names only.
 
-    The folder also has to be the same, because a link in a virtual environment leads out of the
-    environment.
+    The path's folder must also be the same: links are not followed, because a link in a virtual
+    environment leads out of it.
     """
     mine, other = sys.executable, os.path.abspath(path)
     same_folder = os.path.dirname(other) == os.path.dirname(mine)
@@ -28,11 +29,11 @@ def is_this_python(path: str) -> bool:
 
 
 def is_in_doubt(environment: Mapping[str, str], modules: Mapping[str, object]) -> bool:
-    """Return True if this is a driver whose Spark starts a different Python, the `python3` on the
-    PATH.
+    """Return True if this is a driver, and Spark starts the `python3` on the PATH, which is a
+    different Python.
 
-    False in processes that Spark started, if Spark runs on another machine, and if a variable names
-    the Python.
+    Returns False in processes that Spark started, if Spark runs on another machine, and if a
+    variable names the Python.
     """
     main = getattr(modules.get("__main__"), "__spec__", None)
     if "pyspark" not in modules or getattr(main, "name", "").startswith("pyspark."):

@@ -1,8 +1,8 @@
-"""Finds the exception of a query's code in the text of Spark's error.
+"""Finds the exception that a query's code raised in the text of Spark's error.
 
 Spark wraps exceptions. An error of a task is wrapped in a PythonException. An error of the JVM is
-wrapped in a Py4JJavaError, which has only the name of a call. Both wrappers are inside the error
-that ends the query.
+wrapped in a Py4JJavaError, which has only the name of a call. Both wrappers are in the text of the
+error that ends the query.
 """
 
 from __future__ import annotations
@@ -21,7 +21,8 @@ _OF_SPARK = ("/pyspark/", "/py4j/")
 
 
 class Raised(NamedTuple):
-    """The class of an exception, its first line, and the place in the user's code."""
+    """An exception: its class, its first line, and the place in the user's code at which it was
+    raised."""
 
     name: str
     said: str
@@ -34,18 +35,17 @@ class Raised(NamedTuple):
 
 
 def raised_in(text: str) -> Raised | None:
-    """Return the exception that a Python function of the query raised, or None if the text has no
+    """Return the exception that a Python function of the query raised; None if the text has no
     traceback.
 
-    If every traceback ends with a wrapper, return the error of the JVM, which is in the last
-    wrapper.
+    If every traceback ends with a wrapper, returns the error of the JVM in the last wrapper.
     """
     wrapper = None
     lines = text.splitlines()
     for raised, behind in _tracebacks(lines):
         if raised.name.rpartition(".")[2] not in _WRAPPERS:
             return raised
-        wrapper = raised, behind  # if the error has its own traceback, the traceback is next
+        wrapper = raised, behind  # if the wrapped error has a traceback of its own, it follows
     if wrapper is None:
         return None
     raised, behind = wrapper
@@ -81,8 +81,8 @@ def _is_theirs(frame: re.Match[str]) -> bool:
 
 
 def first_line_in(text: str) -> str:
-    """Return the first line that is not empty, without the text that Spark puts around the error of
-    a failed query.
+    """Return the first line that is not empty, without the words that Spark adds to the error of a
+    failed query.
     """
     lines = _STREAM_FAILED.sub("", text, count=1).splitlines()
     first = next((line.strip() for line in lines if line.strip()), "no text")

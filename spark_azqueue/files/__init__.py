@@ -1,1 +1,1 @@
-"""Files as they arrive, and the events that name them."""
+"""Reads files as they arrive, by the events that name them."""

@@ -1,4 +1,5 @@
-"""Processing of a batch of events: write the list of its files, then pass their rows on."""
+"""Processes a batch of events: writes the list of the batch's files, then passes the files' rows to
+the user's function."""
 
 from __future__ import annotations
 
@@ -43,22 +44,22 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 _ENVELOPE = 48_000
-"""Maximum size of an envelope in bytes. A message holds 64 KiB, and base64 turns three bytes into
-four.
+"""Maximum size of an envelope in bytes. A message has at most 64 KiB, and base64 turns three bytes
+into four.
 """
 
 _QUERY_ID = "sql.streaming.queryId"
 
 
-@dataclass(repr=False)  # the options contain secrets
+@dataclass(repr=False)  # kept out of `repr`, because the options contain secrets
 class Arrivals:
-    """The function for `foreachBatch`. After a restart, it needs only its log.
+    """The function for `foreachBatch`. All state that it needs after a restart is in its log.
 
-    queue: queue of the events. account: account of the queues. blobs: the same account with its
-    blob endpoint, if the log or the etags need this endpoint. each: the user's function.
-    aside_queue: queue for quarantined files and events. backfill_s: seconds between two listings;
-    None means only the first listing. most: maximum number of files in a batch, even if the batch's
-    messages name more.
+    queue: queue of the events. account: account of the queue. blobs: the same account with its blob
+    endpoint, if the log or etags are read from blobs. each: the user's function. aside_queue: queue
+    for quarantined files and events. backfill_s: seconds between two listings; None for only the
+    first listing. most: maximum number of files in a batch, even if the batch's messages name more
+    files.
     """
 
     options: Mapping[str, str]
@@ -77,11 +78,12 @@ class Arrivals:
     clock: Callable[[], float] = time.time
     _log: FileLog | None = field(default=None, repr=False)
     _began: float = 0.0
-    _seen: float = 0.0  # a listing had the files that arrived before this time
+    _seen: float = 0.0  # files that arrived before this time were in a listing
     _due: float = 0.0
 
     def begin(self, spark: SparkSession, *, existing: bool, resumed: bool = False) -> None:
-        """Open the log, and list the existing files if a listing is wanted and due.
+        """Open the log, and list the files of the containers if a listing is due. existing: list
+        the files from before the first start.
 
         resumed: True if the checkpoint already has batches. The log may raise ServiceError,
         LogConflict or LogDamaged. A listing may raise Spark's errors or ValueError.
@@ -92,7 +94,8 @@ class Arrivals:
         self._began = 0.0 if began.existing else began.at
         listed = files.listed()
         at = began.at if listed is None else listed
-        # seconds; a listing with another interval may have left out files of this time
+        # in seconds; files of this time may be missing in a listing that was made with another
+        # interval
         self._seen = at - SETTLED_S
         self._due = at + (self.backfill_s or 0.0)
         if listed is None and began.existing:
@@ -103,7 +106,7 @@ class Arrivals:
     def __call__(self, batch: DataFrame, number: int) -> None:
         """Read the files of a batch. Raises errors of the log and of the user's function."""
         files, spark = self._opened(), batch.sparkSession
-        files.check_number(number)  # checked before any event is quarantined
+        files.check_number(number)  # check this before any event is quarantined
         if query := spark.sparkContext.getLocalProperty(_QUERY_ID):
             files.claim(query)
         found = self._events(batch, spark)
@@ -135,7 +138,7 @@ class Arrivals:
 
     @property
     def sender(self) -> str:
-        """The secret that marks this query's listings. Raises ServiceError, LogDamaged."""
+        """Secret in the events that this query's listings send. Raises ServiceError, LogDamaged."""
         return self._opened().sender
 
     def _opened(self) -> FileLog:
@@ -148,7 +151,8 @@ class Arrivals:
         return self._log
 
     def _events(self, batch: DataFrame, spark: SparkSession) -> list[Announced]:
-        """Return the events of files. Quarantine events that are not readable or not trusted."""
+        """Return the events about files. Quarantine events that are not readable or not about
+        trusted containers."""
         found, broken = of_bodies(batch, self.trusted, self.clock())
         if broken:
             log.warning(
@@ -169,9 +173,10 @@ class Arrivals:
         *,
         comes_again: bool,
     ) -> None:
-        """Pass the rows to the user's function. Files that prove unreadable are left out.
+        """Pass the rows of the files in a list to the user's function. Files that turn out to be
+        unreadable are left out.
 
-        The function is called even if no file remains, because an earlier call may have written
+        The function is called even if no file is left, because an earlier call may have written
         rows under this batch number.
         """
         if missing := {file.place for file in record.files} - self.rules.roots.keys():
@@ -235,8 +240,8 @@ class Arrivals:
         """List the containers again if a listing is due. events: events of the batch that just
         ended.
 
-        While events of an earlier listing still arrive, no listing begins, because a new listing
-        would send events of the same files again.
+        While events of an earlier listing still arrive, no listing begins, because it would send
+        events about the same files again.
         """
         now, every, listed = self.clock(), self.backfill_s, listed_by(self.sender)
         if every is None or now < self._due or any(event.api == listed for event in events):
@@ -247,7 +252,8 @@ class Arrivals:
             self._seen = now - settled
 
     def _list(self, spark: SparkSession, window: Window) -> bool:
-        """List the containers. Returns False if the next start of the query has to list again."""
+        """List the containers and announce the files. Returns False if the next start of the query
+        has to repeat this."""
         files, now = self._opened(), self.clock()
         empty = {name for name, root in self.rules.roots.items() if may_be_a_mount(root)}
         seen = _taken_from(empty, in_containers(spark, self.rules))
@@ -275,7 +281,7 @@ class Arrivals:
 
 
 def _taken_from(empty: set[str], found: Iterable[Listed]) -> Iterator[Listed]:
-    """Yield these files, and remove the names of their containers from `empty`."""
+    """Yield these files. Remove the names of their containers from `empty`."""
     for each in found:
         empty.discard(each.root.name)
         yield each

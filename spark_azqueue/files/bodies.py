@@ -1,4 +1,4 @@
-"""Parses a batch's bodies to events, in Spark. The driver collects only a bounded number of
+"""Parses the bodies of a batch to events, in Spark. The driver collects only a limited number of
 unreadable events.
 """
 
@@ -18,15 +18,15 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
 OF_A_BODY = 3
-"""Maximum number of unreadable events per body that are quarantined. Further events are only
-counted.
+"""Maximum number of unreadable events that are quarantined for each body. Further unreadable events
+are only counted.
 """
 
 _CHARACTERS = 6_000
-"""Maximum number of characters kept of an unreadable event."""
+"""Maximum number of characters that are kept of an unreadable event."""
 
 _PIECES = 8
-"""Partitions for a batch's unreadable events, which are partitioned by message to count them."""
+"""Number of partitions into which unreadable events are grouped by message, to count them."""
 
 _WANTED = (
     *("message_id", "event_index", "reason", "account", "container", "path", "renamed_from"),
@@ -37,8 +37,8 @@ _WANTED = (
 class Broken(NamedTuple):
     """An event that is not readable, or that does not name a file in a trusted container.
 
-    text: beginning of the event. more: number of further unreadable events of the body, set on the
-    last event that is kept.
+    text: beginning of the event. more: number of further unreadable events of the body; set only in
+    the last event of the body that is kept.
     """
 
     message_id: str
@@ -47,7 +47,7 @@ class Broken(NamedTuple):
     more: int = 0
 
     def envelope(self) -> dict[str, Any]:
-        """Return the envelope for the quarantine."""
+        """Return the envelope that quarantines this event."""
         more = {"more": self.more} if self.more else {}
         return {"event": self.text, "reason": self.reason, **more}
 
@@ -55,9 +55,9 @@ class Broken(NamedTuple):
 def of_bodies(
     batch: DataFrame, trusted: Sequence[str], now: float
 ) -> tuple[list[Announced], list[Broken]]:
-    """Return the events of files, and the first unreadable events of each body.
+    """Return the events about files, and the unreadable events (at most `OF_A_BODY` of each body).
 
-    Events of other kinds are left out. now: time that is used for events without a time.
+    Events about anything else are left out. now: time for events that have no time.
     """
     seen = blob_events(batch.select("message_id", "body"), trusted=trusted).where(
         "reason IS NOT NULL OR NOT is_directory AND change IN ('created', 'renamed', 'deleted')"
@@ -78,8 +78,8 @@ def of_bodies(
 
 
 def _first_of_each(broken: DataFrame) -> DataFrame:
-    """Return the first events of each body. The last of these events has the number of further
-    events.
+    """Return the first unreadable events of each body. The last of them has the number of further
+    unreadable events.
     """
     of_body = Window.partitionBy("message_id")
     nth, more = F.col("nth"), F.count("*").over(of_body) - F.col("nth")

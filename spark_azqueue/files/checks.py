@@ -33,13 +33,14 @@ _CHOOSE_FILES = {
     "ignoremissingfiles": "a file that is gone is set aside, never left out silently",
     "ignorecorruptfiles": "a file that cannot be read is set aside, never left out silently",
 }
-"""Options of Spark's readers, in lower case, with which Spark could leave out files of a list."""
+"""Options of Spark's readers, in lower case, with which Spark could leave out files of a list; and
+what to use in their place."""
 
 
 def check_kinds(given: Mapping[str, Any]) -> None:
     """Raise ValueError for an argument of the wrong type.
 
-    given: arguments by name. All arguments that this module checks must be present.
+    given: arguments by name. Every argument that this module checks must be included.
     """
     for name in _WHOLE:
         _check(name, given[name], "a whole number", _is_whole)
@@ -62,11 +63,11 @@ def check_kinds(given: Mapping[str, Any]) -> None:
 
 
 def check_pattern(glob: str) -> Glob:
-    """Return the pattern of `path_glob_filter`. Raises ValueError for a pattern that no name can
-    match.
+    """Parse `path_glob_filter`. Raises ValueError for a pattern that no name can match, or that is
+    probably a mistake.
 
-    Events of files that do not match are deleted, so a mistake in the pattern would lose events. A
-    backslash before a character means that names contain this character.
+    Events about files that do not match are deleted, so a mistake in the pattern would lose events.
+    A character after a backslash is matched literally.
     """
     plain = re.sub(r"\\.|\[.[^]]*\]", "x", glob)
     whys = (why for looks_so, why in _SLIPS if re.search(looks_so, plain))
@@ -104,7 +105,8 @@ _SLIPS = (
     (r"[*?][^\s&+:]*\.[\w{},]*(?:\s+(?:\S+\s+){0,2}|[&+:]+)\S*[*?{]", _SEVERAL),
     (r"\}\s*(?:\b(?i:and|or)\b|[&+:]+)\s*\{", _SEVERAL),
 )
-"""Regular expressions for likely mistakes in a pattern, with the reason why each is a mistake."""
+"""Regular expressions for likely mistakes in a pattern, and for each the reason why it is a
+mistake."""
 
 _EXTENSIONS = frozenset(
     ("json", "jsonl", "ndjson", "csv", "tsv", "txt", "xml", "parquet", "avro", "orc", "gz", "zip")
@@ -200,7 +202,7 @@ def check_aside(name: str | None, queues: Iterable[str]) -> str | None:
 def check_outside(rules: Rules, what: str, path: str) -> None:
     """Raise ValueError if a folder of the query is in a container that the query reads.
 
-    what: the folder as text for the error. path: path of the folder, as Spark writes it.
+    what: the folder as text for the error. path: path of the folder in Spark's form.
     """
     for root in rules.roots.values():
         if is_inside(root, path):

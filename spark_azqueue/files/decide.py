@@ -1,4 +1,4 @@
-"""Decides which files of a batch's events are read. Pure functions of their arguments."""
+"""Decides which of the files that a batch's events name are read. Pure functions."""
 
 from __future__ import annotations
 
@@ -26,11 +26,11 @@ TOO_OLD = "the event is older than what is remembered, so the file may have been
 
 
 class Announced(NamedTuple):
-    """An event of a file in a trusted container. change: as in `blob_events`. at: time in seconds
-    since 1970.
+    """An event about a file in a trusted container. change: as in `blob_events`. at: time of the
+    event in seconds since 1970.
 
-    etag, api and sequencer are limited to 200 characters. Any sender could make them longer, and
-    the query may put the event back into the queue.
+    etag, api and sequencer are cut to 200 characters, because any sender could make them longer,
+    and the query may put the event back into the queue.
     """
 
     place: str
@@ -59,25 +59,25 @@ def _word(text: str | None) -> str:
 
 
 def listed_by(sender: str) -> str:
-    """Return the operation name that marks events of a listing. sender: a secret that other senders
+    """Return the operation name in events that a listing sends. sender: a secret that other senders
     do not have.
     """
     return _LISTED + sender
 
 
 class Quarantined(NamedTuple):
-    """A file that is not read, with the reason."""
+    """A file that is quarantined, with the reason."""
 
     file: File
     reason: str
 
 
 class Look(Enum):
-    """Result of a check of a path.
+    """What was found at a path.
 
     NO_FILE: the path is a folder, which Spark would read completely. NO_NAME: Hadoop cannot use the
-    name. DENIED: the job has no permission for this path, but for other paths of the container.
-    UNKNOWN: the state is not known, so nothing is decided for the path.
+    name. DENIED: the job lacks permission for this path, but has permission for other paths of the
+    container. UNKNOWN: what is at the path is unknown, so nothing is decided for the path.
     """
 
     FILE = "file"
@@ -90,11 +90,11 @@ class Look(Enum):
 
 
 Looks = Mapping[tuple[str, str], Look]
-"""Results of checks, by place and path."""
+"""What was found, by place and path."""
 
 
 def _seen(files: Iterable[File], looks: Looks) -> list[tuple[File, Look]]:
-    """Return each file with the result of its check.
+    """Return each file with what was found at its path.
 
     Raises ValueError if a result is UNKNOWN.
     """
@@ -107,8 +107,8 @@ def _seen(files: Iterable[File], looks: Looks) -> list[tuple[File, Look]]:
 class Chosen(NamedTuple):
     """The files of a batch: files to read, files to quarantine, and files to ignore.
 
-    left_out: empty files and folders. The memory does not remember these, because a program may
-    still be writing an empty file.
+    left_out: empty files, and folders. These paths are not recorded in `Memory`, because a program
+    may still be writing an empty file.
     """
 
     files: Sequence[File]
@@ -119,8 +119,9 @@ class Chosen(NamedTuple):
 def candidates(events: Iterable[Announced], rules: Rules) -> list[File]:
     """Return the files that are complete according to these events. Each path occurs once.
 
-    The newest event of a path decides: a file is left out if it was deleted or is being rewritten.
-    Hidden names, names that the pattern does not match, and directory markers are left out, too.
+    Only the newest event of a path is used: the file is left out if this event says that it was
+    deleted or is being rewritten. Hidden names, names that the pattern does not match, and
+    directory markers are also left out.
     """
     newest: dict[tuple[str, str], Announced] = {}
     for event in events:
@@ -137,7 +138,7 @@ def candidates(events: Iterable[Announced], rules: Rules) -> list[File]:
 
 
 def not_matched(events: Iterable[Announced], rules: Rules) -> list[Announced]:
-    """Return the events of files that are left out only because of the pattern."""
+    """Return the events about files that are left out only because of the pattern."""
     every = rules._replace(wanted=None)
     return [
         event
@@ -150,11 +151,11 @@ def not_matched(events: Iterable[Announced], rules: Rules) -> list[Announced]:
 
 
 def unseen(events: Iterable[Announced], memory: Memory, listed: str) -> list[Announced]:
-    """Leave out events of a listing for files that were quarantined after the listing began.
+    """Leave out an event of a listing if its file was quarantined after the listing began.
 
-    A listing that began before the quarantine saw no version newer than the unreadable version.
-    Only events of a listing are compared with the time of a list, because only these events have
-    the driver's time. listed: the operation name in events of a listing.
+    A listing that began before the quarantine has not seen a version newer than the unreadable
+    version. Only events of a listing are compared with the times of lists, because only these
+    events have times of the driver's clock. listed: operation name in events of a listing.
     """
     return [
         event
@@ -170,7 +171,7 @@ def is_wanted(path: str, rules: Rules) -> bool:
     name = path.rpartition("/")[2]
     if not name or is_hidden(path):
         return False
-    # A path that is too long for a blob is not compared, because its file is quarantined.
+    # A path that is too long for a blob is not matched, because its file is quarantined.
     return rules.wanted is None or len(path) > LONGEST or rules.wanted.matches(name)
 
 
@@ -187,10 +188,10 @@ def choose(
     memory: Memory,
     etags: Mapping[tuple[str, str], str] | None = None,
 ) -> Chosen:
-    """Choose the files to read among the candidates.
+    """Choose which of the candidates to read.
 
-    etags: current etags from the service, by place and path. A file that is not in `etags` is
-    missing. None means that the service was not asked.
+    etags: current etags from the service, by place and path. A file that is not in `etags` does not
+    exist. None means that the service was not asked.
     """
     chosen: list[File] = []
     aside: list[Quarantined] = []
@@ -209,7 +210,7 @@ def choose(
 
 
 def looked_at(chosen: Chosen, looks: Looks) -> Chosen:
-    """Return the choice after a check of each path: only files with contents are read."""
+    """Return the choice after each path was checked: only files that are not empty are read."""
     seen = _seen(chosen.files, looks)
     why = {Look.GONE: GONE, Look.NO_NAME: NO_HADOOP_NAME, Look.DENIED: NOT_ALLOWED}
     return Chosen(
@@ -222,7 +223,7 @@ def looked_at(chosen: Chosen, looks: Looks) -> Chosen:
 def changed(
     files: Sequence[File], looks: Looks, etags: Mapping[tuple[str, str], str] | None = None
 ) -> list[Quarantined]:
-    """Return the files of a list that changed after the list was written.
+    """Return the files of a list that changed after the list was written, with reasons.
 
     etags: as for `choose`.
     """
@@ -238,8 +239,6 @@ def changed(
 
 
 def without(files: Sequence[File], aside: Collection[Quarantined]) -> list[File]:
-    """Return the files of a list without the files that were quarantined after the list was
-    written.
-    """
+    """Return the files of a list, except files that were quarantined after the list was written."""
     bad = {each.file for each in aside}
     return [file for file in files if file not in bad]

@@ -1,7 +1,7 @@
-"""Records of folders for which starts of the query lacked permissions.
+"""Records which folders a start of the query was denied access to.
 
-An event may name a path in a folder that only another user may enter, such as `lost+found`. At
-first, a denial stops the query, so that an operator can grant the permissions. If access is still
+An event may name a path in a folder that only another user may enter, such as `lost+found`. The
+first denials stop the query, so that an operator can grant the permissions. If access is still
 denied at the third start, the files are quarantined.
 
     denied/<key>-<k>    start number k that was denied access to a folder of a container
@@ -21,13 +21,13 @@ from .decide import Look, Looks
 from .rules import folder_of
 
 STARTS = 3
-"""Number of the start with a denial at which the denied files are quarantined."""
+"""Denied files are quarantined at this start with a denial."""
 
 _NAME = re.compile(r"denied/([0-9a-f]{32})-[0-9]{3}")
 
 
 class Denials:
-    """Denials that earlier starts recorded. Read once from the log."""
+    """Denials that earlier starts recorded. The denials are read from the log once."""
 
     def __init__(self, log: Journal) -> None:
         """log: an open log. Raises ServiceError."""
@@ -39,9 +39,10 @@ class Denials:
                 self._known.setdefault(found[1], []).append(name)
 
     def check(self, looks: Looks) -> None:
-        """Raise OSError for a denied file, until the third start. Raises ServiceError.
+        """Raise OSError if access to a file is denied, before the third start with a denial. Raises
+        ServiceError.
 
-        When access to a folder succeeds again, the folder's count restarts.
+        If access to a folder is no longer denied, the folder's count of starts begins again.
         """
         denied = {_key(*at): at for at, look in looks.items() if look is Look.DENIED}
         if self._known:

@@ -1,8 +1,8 @@
-"""Globs as in Hadoop. Matching does not backtrack, because any sender can choose the names.
+"""Globs as in Hadoop. Matching never backtracks, because any sender can choose the names.
 
-A regular expression with several `.*` takes time that grows with a power of a name's length. This
-module reads a name once, with at most one step for each character of the name and each character of
-the glob.
+With several `.*`, a regular expression can take time that grows with a power of a name's length.
+This module reads a name once. The number of steps is at most the length of the name times the
+length of the glob.
 """
 
 from __future__ import annotations
@@ -19,16 +19,16 @@ _CACHED = 4_096
 class Glob:
     """A glob (`*`, `?`, `[a-c]`, `[^a]`, `{a,b}`, `\\`) as an automaton. A set of states is an int.
 
-    State n is bit n. A state reads one character and leads to the next state. A state of `*` also
-    stays active at any character. States of `{`, `,` and `}` lead to later states without reading a
-    character.
+    State n is bit n. A state reads one character, then the next state is active. A state of `*`
+    stays active after any character. States of `{`, `,` and `}` make later states active without
+    reading a character.
     """
 
     def __init__(self, glob: str) -> None:
         """Raises ValueError for a glob with an unclosed bracket."""
         self._glob = glob
         self._reads: list[re.Pattern[str] | None] = [None]
-        self._leads: list[list[int]] = [[]]  # without reading a character
+        self._leads: list[list[int]] = [[]]  # states reached without reading a character
         self._stays = 0
         self._build()
         self._reached = self._closed()
@@ -36,7 +36,7 @@ class Glob:
         self._next = lru_cache(_CACHED)(self._next_of)
 
     def matches(self, name: Iterable[str]) -> bool:
-        """Return whether the glob matches the name. name: a string, or an iterable of its
+        """Return True if the glob matches the name. name: a string, or an iterable of its
         characters.
         """
         states = self._reached[0]
@@ -52,7 +52,7 @@ class Glob:
         return sum(1 << state for state, test in tests if test and test.match(character))
 
     def _next_of(self, states: int, readers: int) -> int:
-        """Return the next states after the states `readers` have read a character."""
+        """Return the states that are active after the states `readers` have read a character."""
         found = 0
         for state, reached in enumerate(self._reached):
             if states & self._stays & 1 << state:
@@ -62,8 +62,8 @@ class Glob:
         return found
 
     def _closed(self) -> list[int]:
-        """Return, for each state, this state and all later states that it reaches without reading a
-        character.
+        """Return, for each state, the state itself and all later states that it reaches without
+        reading a character.
         """
         reached = [0] * len(self._reads)
         for state in reversed(range(len(reached))):
@@ -73,7 +73,7 @@ class Glob:
         return reached
 
     def _build(self) -> None:
-        # Start states of open braces, and the end states of their parts
+        # For each open brace: its start state, and the end states of its parts
         opened: list[tuple[int, list[int]]] = []
         for kind, test in self._tokens():
             here = len(self._reads) - 1
@@ -97,7 +97,8 @@ class Glob:
             raise _unclosed(self._glob)
 
     def _add(self, *before: int) -> None:
-        """Add a state that the states in `before` reach without reading a character."""
+        """Add a state that can be reached from the states in `before` without reading a
+        character."""
         self._reads.append(None)
         self._leads.append([])
         for state in before:

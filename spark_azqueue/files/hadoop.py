@@ -1,4 +1,5 @@
-"""Asks Hadoop's classes in the driver about paths, because Spark's readers do not say enough."""
+"""Asks Hadoop's classes in the driver about paths, because errors of Spark's readers do not say
+enough about a path."""
 
 from __future__ import annotations
 
@@ -33,26 +34,26 @@ _OF_A_FILE = re.compile(r"\[(?:FAILED_READ_FILE|MALFORMED_|CANNOT_|PATH_NOT_FOUN
 
 
 def is_sparks(error: Exception) -> bool:
-    """Return whether Spark raised the error. If so, a file may be the cause."""
+    """Return True if Spark raised the error. In this case, a file may be the cause."""
     return type(error).__module__.partition(".")[0] in ("pyspark", "py4j")
 
 
 def classes(error: Exception) -> list[str]:
-    """Return the Java classes of a Spark error and of its causes, outermost first. Return no
-    classes for another error.
+    """Return the Java classes of a Spark error and of its causes, outermost first; [] for another
+    error.
     """
     return [str(each.getClass().getName()) for each in _chain(error)]
 
 
 def condition(error: Exception) -> str | None:
-    """Return the id of Spark's error condition, such as PATH_NOT_FOUND. Return None if the error
-    has no condition.
+    """Return the id of Spark's error condition, such as PATH_NOT_FOUND; None if the error has no
+    condition.
     """
     return error.getCondition() if isinstance(error, PySparkException) else None
 
 
 def is_missing(error: Exception) -> bool:
-    """Return whether this error may mean that a file is missing.
+    """Return True if this error may mean that a file is missing.
 
     Spark raises the same error for a file that cannot be opened.
     """
@@ -60,37 +61,33 @@ def is_missing(error: Exception) -> bool:
 
 
 def is_denied(error: Exception) -> bool:
-    """Return whether the error means that the job lacks permission for a path. The path may
-    exist.
-    """
+    """Return True if the error means that the job lacks permission for a path, which may exist."""
     return not is_missing(error) and not _NO_RIGHT.isdisjoint(classes(error))
 
 
 def is_of_a_name(error: Exception) -> bool:
-    """Return whether the error means that Hadoop cannot use a name. Some file systems refuse a
-    colon, for example.
+    """Return True if the error means that Hadoop cannot use a name. For example, some file systems
+    refuse a colon.
     """
     return "java.net.URISyntaxException" in classes(error)
 
 
 def is_of_no_file(error: Exception) -> bool:
-    """Return whether the error means that Spark's driver refused a format, schema or option before
-    reading a file.
+    """Return True if the error means that the driver refused a format, schema or option before a
+    file was read.
     """
     return isinstance(error, AnalysisException) and not is_missing(error)
 
 
 def is_of_network(error: Exception) -> bool:
-    """Return whether the cause of the error is the connection to a storage, or the storage's
-    answer.
+    """Return True if the cause of the error is the connection to a storage, or an answer of the
+    storage.
     """
     return any(map(_NETWORK.fullmatch, classes(error))) and not is_missing(error)
 
 
 def said(error: Exception) -> str:
-    """Return the message of Spark's error and of its first cause, in one line. Programs must not
-    parse this text.
-    """
+    """Return the messages of Spark's error and of its first cause, in one line, for people."""
     texts = [str(each.getMessage() or "") for each in _chain(error)] or [str(error)]
     first = next((text for text in texts if _OF_A_FILE.match(text)), texts[0])
     told = _line(first, 300)
@@ -113,10 +110,11 @@ def _chain(error: Exception) -> list[Any]:
 _AT_ONCE = 16
 
 _ABSENT = frozenset({errno.ENOENT, errno.ENOTDIR, errno.ENAMETOOLONG})
-"""Java errors for a path at which nothing exists."""
+"""Operating system errors that mean that nothing exists at a path."""
 
 _DENIED = frozenset({errno.EACCES, errno.EPERM, errno.ELOOP})
-"""Java errors that last until the permissions or the path change. Other errors may be temporary."""
+"""Operating system errors that last until permissions or the path change. Other errors may be
+temporary."""
 
 _NO_RIGHT = frozenset(
     {"org.apache.hadoop.security.AccessControlException", "java.nio.file.AccessDeniedException"}
@@ -126,7 +124,7 @@ _SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*):")
 
 
 def is_on_disk(spark: SparkSession, path: str) -> bool:
-    """Return whether Spark reads this path from a disk of the driver's machine."""
+    """Return True if Spark reads this path from a disk of the driver's machine."""
     if found := _SCHEME.match(path):
         return found[1].lower() == "file"
     default = file_systems(spark).FileSystem.getDefaultUri(configuration(spark))
@@ -159,8 +157,8 @@ def place_of_log(spark: SparkSession, log: str | None, checkpoint: str) -> LogPl
 
 
 def qualified(spark: SparkSession, path: str) -> str:
-    """Return the path with a scheme and host. If the path has none, those of Spark's default file
-    system are used.
+    """Return the path with a scheme and host. A missing scheme and host are taken from Spark's
+    default file system.
     """
     if _SCHEME.match(path):
         return path
@@ -169,7 +167,7 @@ def qualified(spark: SparkSession, path: str) -> str:
 
 
 def has_batches(spark: SparkSession, checkpoint: str) -> bool:
-    """Return whether a checkpoint has offsets of a batch.
+    """Return True if a checkpoint has the offsets of a batch.
 
     Raises py4j's error if the checkpoint is unreadable.
     """
@@ -181,10 +179,10 @@ def has_batches(spark: SparkSession, checkpoint: str) -> bool:
 
 
 def is_there(spark: SparkSession, root: str) -> bool:
-    """Return whether a container exists. Does not list folders below the container's root.
+    """Return True if a container exists. Does not list folders below the container's root.
 
     An empty container without a host counts as missing, because the folder of an unmounted
-    container is empty. Raises py4j's error if the state is unknown.
+    container is empty. Raises py4j's error if it is unknown whether the container exists.
     """
     path = file_systems(spark).Path(root)
     system = path.getFileSystem(configuration(spark))
@@ -196,8 +194,8 @@ def is_there(spark: SparkSession, root: str) -> bool:
 def looks(spark: SparkSession, paths: Sequence[str]) -> list[Look]:
     """Return what exists at each of these paths, all on one file system. Opens no file.
 
-    For a path on a disk, the function asks the operating system, because Java reports every problem
-    as a missing file.
+    For a path on a disk, the operating system is asked, because Java reports every problem as a
+    missing file.
     """
     if not paths:
         return []

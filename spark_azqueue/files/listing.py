@@ -1,5 +1,5 @@
-"""Lists the containers, and puts an event for each listed file into the queue, in Event Grid's
-schema.
+"""Lists the containers, and puts an event in Event Grid's schema for each listed file into the
+queue.
 """
 
 from __future__ import annotations
@@ -30,19 +30,18 @@ CHUNK = 5_000
 """Number of messages per write."""
 
 SETTLED_S = 3_600.0
-"""Seconds. Later listings leave out files that changed more recently, because the file may be
+"""Listings after the first leave out files that changed in the last so many seconds: a file may be
 half-written, or its event may still arrive.
 """
 
 
 _PIECES = 16
-"""Number of pieces in which the driver collects a listing, after Spark's tasks have made the whole
-listing.
-"""
+"""Number of pieces in which the driver collects a listing that Spark's tasks have made."""
 
 
 class Listed(NamedTuple):
-    """A file in a container. at: time of the last change, in seconds since 1970. size: bytes."""
+    """A file in a container. at: time of the last change, in seconds since 1970. size: size in
+    bytes."""
 
     root: Root
     path: str
@@ -51,11 +50,11 @@ class Listed(NamedTuple):
 
 
 class Window(NamedTuple):
-    """Times of a listing, in seconds since 1970. Files are listed if they last changed at or after
-    `since` and before `until`.
+    """Times of a listing, in seconds since 1970. A file is listed if its last change was at or
+    after `since` and before `until`.
 
-    again: with `allow_overwrites`, the listing sends events again for files that changed since this
-    time.
+    again: with `allow_overwrites`, files that changed at or after this time get an event even if
+    they were read.
     """
 
     since: float = 0.0
@@ -64,7 +63,7 @@ class Window(NamedTuple):
 
 
 def in_containers(spark: SparkSession, rules: Rules) -> Iterator[Listed]:
-    """List the trusted containers with Spark's own reader. Raises Spark's errors and ValueError."""
+    """List the trusted containers with Spark's reader. Raises Spark's errors and ValueError."""
     for root in rules.roots.values():
         reader = spark.read.format("binaryFile").option("recursiveFileLookup", "true")
         found = reader.option("ignoreMissingFiles", "true").load(spark_path(root, ""))
@@ -82,11 +81,12 @@ def in_containers(spark: SparkSession, rules: Rules) -> Iterator[Listed]:
 def to_announce(
     found: Iterable[Listed], rules: Rules, memory: Memory, window: Window
 ) -> Iterator[Listed]:
-    """Yield the files of a listing that need an event: wanted files that were not read before.
+    """Yield the files of a listing that need an event: files that the rules select and that were
+    not read before.
 
-    Empty files are left out, because a program may still be writing them, and an event follows. A
-    quarantined file is yielded only if it changed later. A file with an unreadable name is yielded
-    in one listing, so that the file is quarantined.
+    Empty files are left out: a program may still be writing them, and an event follows when they
+    are written. A quarantined file is yielded only if it changed after it was quarantined. A file
+    with an unreadable name is yielded only once, so that it is quarantined.
     """
     for each in found:
         file = File(each.root.name, each.path)
@@ -104,8 +104,8 @@ def announce(
 ) -> int:
     """Put events into the queue, one event per message. Returns the number of events.
 
-    options: options of the source. Raises Spark's error if a write fails. In that case, some events
-    may be in the queue.
+    options: options of the source. Raises Spark's error if a write fails. After this error, some
+    events may be in the queue.
     """
     target = {**_of_a_sink(options), "queue": queue, "timeToLive": "-1"}
     count, rest = 0, ((event,) for event in events)
@@ -138,8 +138,8 @@ def event(found: Listed, now: float, sender: str) -> str:
 
 
 def again(event: Announced, root: Root) -> str:
-    """Return an event in Event Grid's schema, with the contents of an event that was received in a
-    message.
+    """Return the text of an event, in Event Grid's schema, to put a received event back into the
+    queue.
     """
     kind = "BlobDeleted" if event.change == "deleted" else "BlobCreated"
     data = {"api": event.api, "eTag": event.etag, "sequencer": event.sequencer}
@@ -161,7 +161,7 @@ def _event(root: Root, path: str, kind: str, at: float, data: Mapping[str, objec
 
 
 OF_BLOBS = frozenset({"blobaccounturl", "secret.blobconnectionstring"})
-"""Options, in lower case, that the source and the sink refuse if they use no blobs."""
+"""Options, in lower case, that a source or sink refuses if it uses no blobs."""
 
 _BOTH = {option.name.lower() for option in OPTIONS if option.side is Side.BOTH}
 
@@ -177,8 +177,8 @@ def _of_a_sink(options: Mapping[str, str]) -> dict[str, str]:
         name: value
         for name, value in options.items()
         if name.lower() in _BOTH - left_out
-        # AUTO is for reading only. A source with AUTO can read messages that a sink without this
-        # option writes.
+        # AUTO is for reading only. A source with AUTO can read messages that were written without
+        # this option.
         and (name.lower(), str(value).strip().lower()) != ("messageencoding", "auto")
     }
 

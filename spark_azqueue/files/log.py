@@ -1,4 +1,4 @@
-"""The file log: lists of batches, written before a file of the list is read.
+"""The file log. The log stores the list of files of each batch, before a file of the list is read.
 
     batch/<n>      the list of batch n, written once
     bad/<n>-<k>    files of list n that were unreadable
@@ -11,7 +11,7 @@
     denied/…       a start was denied access to a folder: see `denials.py`
 
 The log makes no decisions. Its methods raise ServiceError if the store fails, LogDamaged for an
-object with changed contents, LogConflict for a log of another kind, account or checkpoint.
+object that was changed, and LogConflict for a log of another kind, account or checkpoint.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ log = logging.getLogger(__name__)
 T = TypeVar("T")
 
 SNAPSHOT_AFTER = 100
-"""Number of records after which the whole memory is stored."""
+"""After this many lists, a snapshot of the whole memory is stored."""
 
 _MAGIC = b"azqueue files 1\n"
 _BEGUN = "begun/begun"
@@ -71,8 +71,8 @@ class FileLog(Journal):
     """One log, for one query at a time. `open` reads its contents from the folder."""
 
     def __init__(self, store: LogStore, account: str, memory: Memory) -> None:
-        """account: account of the queues. memory: an empty memory, which `open` fills. Sends no
-        request.
+        """account: storage account of the queue. memory: an empty memory, which `open` fills. Sends
+        no request.
         """
         self.memory = memory
         self.newest = -1
@@ -85,7 +85,7 @@ class FileLog(Journal):
         self._query: str | None = None
 
     def open(self) -> None:
-        """Read the log's identity and the memory of read files. In a new folder, write the
+        """Read the log's identity, and fill the memory of read files. In a new folder, write the
         identity.
         """
         super().open()
@@ -110,9 +110,7 @@ class FileLog(Journal):
 
     @cached_property
     def sender(self) -> str:
-        """The secret that marks the events of this log's listings. The first use creates the
-        secret.
-        """
+        """Secret in the events of this log's listings. The first use creates the secret."""
         found = self._word(objects.SENDER)
         if found is None:
             self._put_word(objects.SENDER, secrets.token_hex(16))
@@ -123,16 +121,16 @@ class FileLog(Journal):
 
     @cached_property
     def denials(self) -> Denials:
-        """The folders to which starts were denied access."""
+        """Records of the folders to which starts were denied access."""
         return Denials(self)
 
     def record(self, batch: int) -> FileList | None:
-        """Return the list of this batch, or None if the batch has no list."""
+        """Return the list of this batch; None if the batch has no list."""
         parse = partial(FileList.read, batch=batch)
         return self.read(_batch(batch), objects.LIST_AT_MOST, parse)
 
     def bad(self, batch: int) -> Sequence[Quarantined]:
-        """Return the unreadable files of this list."""
+        """Return the unreadable files of this batch's list."""
         return self._bad.get(batch, [])
 
     def check_number(self, batch: int) -> None:
@@ -141,8 +139,8 @@ class FileLog(Journal):
             raise older_batch(self.where, self.newest, batch)
 
     def claim(self, query: str) -> None:
-        """Raise LogConflict if the log belongs to another query. The first query that calls `claim`
-        owns the log.
+        """Raise LogConflict if the log belongs to another query. A log belongs to the first query
+        that calls `claim`.
 
         query: Spark's id of the query, which is the same after a restart from the same checkpoint.
         """
@@ -153,13 +151,13 @@ class FileLog(Journal):
             raise log_of_another_query(self.where, self._query, query)
 
     def put(self, record: FileList) -> FileList:
-        """Write the list of a batch that has no list. Returns the list as written."""
+        """Write the list of a batch that has no list yet. Returns the written list."""
         if len(self._since) >= SNAPSHOT_AFTER:
             self._snapshot()
         self._check_alone(self.newest)
         record = record._replace(previous=self.newest, at=max(record.at, self._at))
         name, data = _batch(record.batch), record.to_bytes()
-        # An earlier attempt of this call may have written the list without getting an answer.
+        # An earlier attempt of this put, which got no answer, may have written the list.
         if not self.is_ours(name, data):
             raise written_by_another(self.where, record.batch)
         self._check_alone(record.batch)
@@ -173,8 +171,8 @@ class FileLog(Journal):
     def _check_alone(self, newest: int) -> None:
         """Raise LogConflict if there is a list that this run did not write or read.
 
-        If two runs write at the same time, the run that writes its list last finds the other run's
-        list here.
+        If two runs write at the same time, the run that writes later finds the list of the other
+        run.
         """
         known = {*self._since, newest}
         behind = self._snapshots[-1] if self._snapshots else -1
@@ -185,7 +183,7 @@ class FileLog(Journal):
     def put_bad(self, batch: int, aside: Sequence[Quarantined]) -> None:
         """Record the unreadable files of the newest list.
 
-        Objects of an earlier run are kept. `aside` does not repeat their files.
+        Objects of an earlier run are kept. `aside` has none of their files.
         """
         self._check_alone(self.newest)
         known = self._bad.setdefault(batch, [])
@@ -197,8 +195,8 @@ class FileLog(Journal):
         self.memory.note(self._at, (), _unread(aside), math.inf)
 
     def begun(self, now: Begun, *, resumed: bool) -> Begun:
-        """Return the start of the log. The first call records it. now: the values to record if the
-        log begins now.
+        """Return when the log began, and its settings. The first call records them. now: values to
+        record in the first call.
 
         resumed: True if the checkpoint already has batches.
         """
@@ -213,8 +211,8 @@ class FileLog(Journal):
         return found
 
     def listed(self) -> float | None:
-        """Return the time at which the newest complete listing began, or None if there is no
-        complete listing.
+        """Return the time at which the newest complete listing began; None if there is no complete
+        listing.
         """
         return max(_numbers(self.store.names("listing")), default=None)
 
@@ -245,7 +243,8 @@ class FileLog(Journal):
         head = SnapshotHead(self.memory.horizon, previous, self._at, self.memory.oldest_event)
         self.store.put_new(f"memory/{self.newest:012d}", framed(_MAGIC, head.to_bytes(), raw))
         self.memory.turn()
-        # Remove the lists up to the previous snapshot, and the snapshots before that.
+        # Remove the lists up to the previous snapshot, and the snapshots before the previous
+        # snapshot.
         old = [*_named(self.store, "batch", previous), *_named(self.store, "bad", previous)]
         self.remove([*old, *_named(self.store, "memory", previous - 1)])
         self._bad = {batch: bad for batch, bad in self._bad.items() if batch > previous}
@@ -276,7 +275,8 @@ class FileLog(Journal):
 
 
 def _unread(aside: Sequence[Quarantined]) -> list[File]:
-    """Leave out files whose current version still has to be read for its own event."""
+    """Leave out files whose current version must still be read, because it has an event of its
+    own."""
     return [each.file for each in aside if each.reason not in (REPLACED, TOO_OLD)]
 
 
@@ -298,7 +298,7 @@ def _named(store: LogStore, folder: str, up_to: int) -> list[str]:
 
 
 def _number(name: str) -> int | None:
-    """Return the number in a name, or None if the name does not belong to the log."""
+    """Return the number in a name; None for a name that is not the log's."""
     if part := tagged_in(name):
         return part.number if part.tag.isdecimal() else None
     return number_in(name)
@@ -308,12 +308,11 @@ LookAt = Callable[[Sequence[File]], Looks]
 
 
 class Means(NamedTuple):
-    """The calls that `list_of` makes outside of the log.
+    """Functions that `list_of` calls for anything outside of the log.
 
-    etags: function that returns the current etag of each file, or None if etags do not matter.
-    look: function that returns what exists at the path of each file. most: maximum number of files
-    in a list. put_back: function that puts the events of further files into the queue, one event
-    per message.
+    etags: returns the current etag of each file; None if etags do not matter. look: returns what
+    exists at the path of each file. most: maximum number of files in a list. put_back: puts the
+    events about files that do not fit into the list back into the queue, one event per message.
     """
 
     etags: Callable[[Sequence[File]], Mapping[tuple[str, str], str] | None]
@@ -330,8 +329,8 @@ def list_of(
     means: Means,
     now: float,
 ) -> FileList | None:
-    """Make the list of this batch, write the list to the log, and return it. Return None if the
-    list is empty.
+    """Make the list of this batch, write it to the log, and return it. Returns None if the list is
+    empty.
 
     now: seconds since 1970. Raises the errors of `means`; LogConflict for a log of another
     checkpoint or query; ServiceError.
@@ -345,7 +344,8 @@ def list_of(
         return record
     if not rules.allow_overwrites:
         found = [file for file in found if not log.memory.knows(file)]
-    # An unreadable path is never put back into the queue, and never recorded as left out.
+    # An event with an unreadable path is never put back into the queue, and the path is never
+    # recorded as left out.
     sound = [file for file in found if not trouble_with(file.path)]
     room = objects.fitting(sound, means.most)
     sound, rest = sound[:room], sound[room:]
@@ -355,7 +355,8 @@ def list_of(
     chosen = choose([*sound, *troubled], log.memory, means.etags(sound) if sound else None)
     if chosen.files:
         chosen = looked_at(chosen, means.look(chosen.files))
-    # Put back after the calls that fail in an outage. Otherwise each start would put back again.
+    # Put events back only after the calls that fail in an outage. Otherwise each restart would put
+    # them back again.
     if rest:
         later = {(file.place, file.path) for file in rest}
         means.put_back([event for event in events if (event.place, event.path) in later])
@@ -370,7 +371,7 @@ def list_of(
 
 
 def _with_room(troubled: Iterable[File]) -> list[File]:
-    """Return the unreadable paths that fit into a list. (A sender may send more paths.)"""
+    """Return the unreadable paths that fit into a list. (A sender may send any number of paths.)"""
     every = [*troubled]
     kept = every[: objects.fitting(every, len(every))]
     if left := len(every) - len(kept):
@@ -386,10 +387,11 @@ def _with_room(troubled: Iterable[File]) -> list[File]:
 def _check_same(
     log: FileLog, rules: Rules, batch: int, found: Sequence[File], record: FileList | None
 ) -> None:
-    """Raise LogConflict if a repeated batch has events of files that are not in the batch's list.
+    """Raise LogConflict if a repeated batch has events about files that are not in the batch's
+    list.
 
-    With `allow_overwrites`, the check is skipped, because the version in the list may differ from
-    the version in the event.
+    With `allow_overwrites`, nothing is checked, because a file's version in the list may differ
+    from its version in the event.
     """
     left_out = {(file.place, file.path) for file in record.left_out} if record else set()
     known = [file for file in found if (file.place, file.path) not in left_out]

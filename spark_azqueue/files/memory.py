@@ -1,10 +1,10 @@
-"""Memory of the files that were read: a key for each file. No file is read twice.
+"""The memory: a key for each file that was read, so that no file is read twice.
 
-Keys are evicted by age and number. The horizon is a time just after the newest evicted key. A file
-whose event is older than the horizon is not read, because the file may have been evicted. So no key
-is evicted whose eviction would move the horizon past events that still arrive. (The events of a
-listing or a backlog may take days to arrive.) If the same records are noted in the same order, the
-memory is the same.
+Keys are evicted by age and number. The *horizon* is a time just after the newest evicted key. A
+file whose event is older than the horizon is not read, because its key may have been evicted. So a
+key is not evicted if the horizon would then be later than events that still arrive. (The events of
+a listing or a backlog may take days to arrive.) The same lists, noted in the same order, make the
+same memory.
 """
 
 from __future__ import annotations
@@ -21,12 +21,12 @@ SKEW_S = 900
 """Maximum difference between the service's clock and the driver's clock, in seconds."""
 
 LATE_S = 14 * DAY_S
-"""Maximum age of an event when it is read: Event Grid retries for a day, and a message lives for a
-week.
+"""Maximum age of an event from Event Grid when it is read: Event Grid retries for a day, and a
+message lives for a week.
 """
 
 MOST_REMEMBERED = 10_000_000
-"""Maximum number of files to remember. A snapshot has room for a fifth more."""
+"""Highest limit on the number of remembered files. A snapshot has room for a fifth more."""
 
 _KEY = 16
 _ENTRY = _KEY + 8
@@ -42,11 +42,11 @@ class File(NamedTuple):
 
 
 class Bounds(NamedTuple):
-    """Limits of the memory. age: seconds for which a file is remembered; None means forever.
+    """Limits of the memory. age: seconds for which a file is remembered; None for no limit.
 
-    most: maximum number of files to remember. Two kinds of keys are kept beyond these limits: keys
-    of the last day, and keys newer than the oldest event of this and the previous generation of
-    lists.
+    most: maximum number of files to remember. Beyond these limits, two kinds of keys are kept: keys
+    of the last day, and keys that are newer than the oldest event of this generation and the
+    previous generation of lists.
     """
 
     age: float | None = None
@@ -71,14 +71,12 @@ class Memory:
         return len(self._known)
 
     def knows(self, file: File) -> bool:
-        """Return whether the file was in a list, or whether this version of the file was
-        quarantined.
-        """
+        """Return True if the file was in a list, or if this version of the file was quarantined."""
         return self._of_list(file) in self._known or _of_version(file) in self._known
 
     def aside_at(self, file: File) -> int | None:
-        """Return the time of the last list in which this path was quarantined, or None if there is
-        no such list.
+        """Return the time of the last list in which this path was quarantined; None if there is no
+        such list.
         """
         return self._known.get(_of_aside(file))
 
@@ -89,10 +87,10 @@ class Memory:
         aside: Iterable[File],
         oldest: float | None = None,
     ) -> None:
-        """Remember a list and its quarantined files. at: time of the list, in seconds since 1970,
-        never before an earlier call's time.
+        """Remember the files of a list, and its quarantined files. at: time of the list, in seconds
+        since 1970; not earlier than in the previous call.
 
-        oldest: see `oldest_of`; None means the time of the oldest event.
+        oldest: result of `oldest_of`; None for the time of the oldest event.
         """
         files, aside = list(files), list(aside)
         for file in files:
@@ -109,11 +107,10 @@ class Memory:
     def oldest_of(
         self, files: Iterable[File], own: Collection[tuple[str, str]], at: float
     ) -> float:
-        """Return the time from which on keys must be kept while events such as these arrive.
+        """Return the time from which on keys must be kept while events as old as these arrive.
 
-        own: place and path of files whose events a listing sent. These events may wait in the queue
-        for any time. The age of an event from another sender is limited to the maximum age of Event
-        Grid's events.
+        own: place and path of files whose events a listing of this query sent. Such events may wait
+        in the queue for any time. Other events count as at most `LATE_S` old.
         """
         late = at - LATE_S
         times = (
@@ -129,7 +126,7 @@ class Memory:
 
     @property
     def oldest_event(self) -> float:
-        """Time of the oldest event of this generation, or infinity if there is no event."""
+        """Time of the oldest event of this generation; infinity if there is no event."""
         return self._oldest_event
 
     def _forget(self, now: float) -> None:
@@ -159,7 +156,8 @@ class Memory:
         return b"".join(self._known) + times
 
     def fill(self, horizon: float, oldest_event: float, data: bytes) -> None:
-        """Load the bytes that `to_bytes` returned at the end of a generation. Raises Damaged."""
+        """Load the result of `to_bytes`, which was stored at the end of a generation. Raises
+        Damaged."""
         count, rest = divmod(len(data), _ENTRY)
         if rest:
             raise Damaged("it has half of a key")

@@ -1,4 +1,4 @@
-"""`read_new_files`: files as they arrive. See docs/files.md."""
+"""`read_new_files`: reads files as they arrive. See docs/files.md."""
 
 from __future__ import annotations
 
@@ -65,28 +65,29 @@ def read_new_files(
     """Start a query that reads each new file of a container once, as Event Grid announces it.
 
     options: options of the source: the account, its credential, and `queue`, the queue of the
-        events. `messageEncoding` is for messages that the query writes.
-    trusted: the containers that events may be about, as for `blob_events`. No other file is opened.
+        events. `messageEncoding` applies to messages that the query writes.
+    trusted: the containers that events may be about, as for `blob_events`. Files elsewhere are not
+        opened.
     format, schema, reader_options: as in `spark.read.format(…).schema(…).options(…)`, and tested at
         the start. Formats with only one schema, such as `text`, need no `schema`. The default of
         `mode` is FAILFAST, unless there is a column for corrupt records: a file with a line that
         does not fit the schema is quarantined whole.
     each: function that is called with the rows of a batch of files and the batch's number. There
         are no rows if all files are missing or broken. After a crash, the function may be called
-        again with the same number and files. Its write then has to replace the earlier write, or
-        to be skipped.
+        again with the same number and files. The new write must replace the earlier write, or be
+        skipped.
     checkpoint: Spark's `checkpointLocation`. Checkpoint and log must be outside of the containers.
     log: the folder that records which files were read, as `blob:<container>/<folder>` or
         `file:/<folder>`. None: the folder `files` in the checkpoint, if the checkpoint is on a disk
         of the driver.
     paths: for texts of `trusted`, the path of the container's files in Spark, if it is not
         `abfss://…`, as in ``{"shopdata/landing": "/mnt/landing"}``.
-    include_existing_files: True to also read files from before the first start. Later starts do not
-        change this.
+    include_existing_files: True to also read files from before the first start. The first start
+        decides.
     max_files_per_trigger: maximum number of messages in a batch. A batch has at most ten times as
         many files.
     path_glob_filter: a glob for the names (not paths) of wanted files.
-    allow_overwrites: True to read a file again when it was replaced. False: a path is read once.
+    allow_overwrites: True to read a file again after it was replaced. False: a path is read once.
         The first start decides.
     backfill_interval: seconds after which a start or a batch lists the containers, to find files
         whose events were lost. None: never.
@@ -95,7 +96,7 @@ def read_new_files(
         of the last 200 batches are also remembered. Files whose events are older than all
         remembered files are quarantined.
     set_aside_queue: another queue for unreadable files and events, with the reasons. Created if
-        missing. None: only the log and warnings name such files.
+        missing. None: only the log and warnings name them.
     available_now, processing_time, query_name: settings of the query.
 
     Returns the query, after the events of the first listing are in the queue. A restart with the
@@ -171,11 +172,11 @@ def read_new_files(
 
 
 def _of_the_source(options: Mapping[str, str]) -> dict[str, str]:
-    """Return the options without `messageEncoding`, and without the options of a blob account
-    unless the source uses blobs.
+    """Return the options without `messageEncoding`. If the source uses no blobs, also without the
+    options of a blob account.
 
-    So the source reads bodies in either encoding. With a fixed encoding, one body in the other
-    encoding would stop the query permanently.
+    Without `messageEncoding`, the source reads bodies in either encoding. With a fixed encoding, a
+    body in the other encoding would stop the query at every start.
     """
     uses_blobs = {"largebody", "writeaheadlog"} & {name.lower() for name in options}
     left_out = {"messageencoding"} if uses_blobs else {"messageencoding", *OF_BLOBS}
@@ -193,7 +194,7 @@ def _queue(source: SourceConfig) -> str:
 
 
 def _path_of(place: LogPlace, account: Account | None) -> str:
-    """Return the path of a log in Spark's form."""
+    """Return the path of a log's folder in Spark's form."""
     if place.container and account:
         return f"abfss://{place.container}@{account.name}.dfs.core.windows.net/{place.folder}"
     return f"file:{place.folder}"

@@ -1,4 +1,4 @@
-"""Reads a list of files with Spark's readers. Finds the unreadable files, with reasons."""
+"""Reads the files of a list with Spark's readers, and finds the unreadable files, with reasons."""
 
 from __future__ import annotations
 
@@ -33,11 +33,12 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 _NEVER_SILENTLY = {"ignoreMissingFiles": "false", "ignoreCorruptFiles": "false"}
-"""Reader options that override session settings with which Spark would silently leave out files."""
+"""Reader options that override settings of the session with which Spark would silently leave out
+files."""
 
 _OF_A_LOOK = {**_NEVER_SILENTLY, "recursiveFileLookup": "true"}
-"""Reader options for a check of paths. No columns come from names of subfolders, because those may
-contradict each other.
+"""Reader options for a check of paths. With them, no columns are made from names of subfolders,
+which may contradict each other.
 """
 
 _AT_ONCE = 16
@@ -48,8 +49,8 @@ _STEP = 50
 """Minimum number of unreadable files that are reported in one step."""
 
 _READS = 2
-"""Number of attempts. A file counts as broken if its bytes were readable, but its format was not,
-in this many attempts.
+"""Number of attempts. A file counts as broken if, in each attempt, its bytes are readable but its
+format is not.
 """
 
 
@@ -67,8 +68,8 @@ class Files:
     ) -> None:
         """options: options of Spark's reader. See `read_new_files` for the defaults.
 
-        is_there: function that returns whether Spark finds a container at a path. looks: function
-        that returns what exists at each path.
+        is_there: returns True if Spark finds a container at a path. looks: returns what exists at
+        each path.
         """
         self._roots = roots
         self._format = file_format
@@ -120,11 +121,12 @@ class Files:
     def look(self, spark: SparkSession, files: Sequence[File], *, or_denied: bool = False) -> Looks:
         """Return what exists at the path of each file now. Opens no file.
 
-        A file counts as missing only if a second check does not find it, and if its container
-        exists before and after this check. or_denied: True to return DENIED for a path if the job
-        lacks permission for this path, but not for the whole container. Raises FileNotFoundError if
-        the container is missing. Raises OSError if the state of a path is unknown, and Spark's
-        error if the state of a container is unknown. A later call may succeed.
+        A file counts as missing only if a second check does not find it either, and if its
+        container exists before and after this check. or_denied: True to return DENIED for a path if
+        the job lacks permission for this path, but not for the whole container. Raises
+        FileNotFoundError if the container is missing. Raises OSError if it is unknown what is at a
+        path, and Spark's error if it is unknown whether a container exists. A later call may
+        succeed.
         """
         found = self._look(spark, files)
         for again in (True, False):
@@ -151,7 +153,7 @@ class Files:
         return found
 
     def _is_elsewhere(self, spark: SparkSession, file: File, found: Looks) -> bool:
-        """Return whether the job has permission for other paths of the container. If so, only a
+        """Return True if the job has permission for other paths of the container, so that only a
         folder is denied.
         """
         seen = (Look.FILE, Look.EMPTY, Look.NO_FILE)
@@ -166,8 +168,8 @@ class Files:
         """Check paths with Spark's reader, which may have credentials that Hadoop in this process
         lacks.
 
-        If the check of all files together fails, each file is checked alone. before: Hadoop's
-        results. Raises OSError if Spark's reader cannot determine the state either.
+        If the check of all files together fails, each file is checked alone. before: results of
+        Hadoop. Raises OSError if Spark's reader cannot find out either what is at a path.
         """
         whole = spark.read.format("binaryFile").options(**_OF_A_LOOK)
         on_disk = is_on_disk(spark, root.spark)
@@ -218,16 +220,16 @@ class Files:
         return found
 
     def unreadable(self, spark: SparkSession, files: Sequence[File]) -> Iterator[list[Quarantined]]:
-        """Yield the unreadable files. If files changed, yields these files, otherwise the files
-        that Spark cannot read.
+        """Yield the unreadable files: the files that changed or, if no file changed, the files that
+        Spark cannot read.
 
-        Yields files in steps, and nothing if all files are readable. Raises Spark's error if the
-        storage is unreadable, or if the cause is not a file.
+        Yields several files at a time, and nothing if all files are readable. Raises Spark's error
+        if the storage is unreadable, or if the cause is not a file.
         """
         if found := changed(files, self.look(spark, files)):
             yield found
             return
-        # A list has at most 1,000 objects with unreadable files
+        # at most 1,000 objects may record the unreadable files of a list
         step, bad = max(_STEP, len(files) // 500), []
         for file in failing(files, lambda some: self._failure(spark, some)):
             if why := self._why(spark, file):
@@ -245,11 +247,11 @@ class Files:
         return error
 
     def _why(self, spark: SparkSession, file: File) -> str | None:
-        """Return the reason why a file is unreadable, or None if the file is readable now.
+        """Return the reason why a file is unreadable; None if the file is readable now.
 
-        Raises if the file is not the cause.
+        Raises Spark's error if the file is not the cause.
 
-        One failed read is not proof, because a storage may fail and recover at any time.
+        One failed read proves nothing, because a storage may fail and recover at any time.
         """
         error: Exception | None = None
         for _ in range(_READS):
@@ -286,7 +288,7 @@ class Files:
             )
 
     def _is_there_by_spark(self, spark: SparkSession, root: Root, looks: Looks) -> bool:
-        """Return whether Spark's reader finds another path of the container, or can list the
+        """Return True if Spark's reader finds another path of the container, or can list the
         container.
         """
         other = (
@@ -316,7 +318,7 @@ def _unknown(file: File, why: str) -> OSError:
 
 
 def failing(items: Sequence[T], fails: Callable[[Sequence[T]], Exception | None]) -> Iterator[T]:
-    """Find the items that fail by testing halves of the list, and yield them."""
+    """Test all items together, then halves of failing lists. Yield the items that fail."""
     if not items or fails(items) is None:
         return
     if len(items) == 1:
@@ -328,7 +330,8 @@ def failing(items: Sequence[T], fails: Callable[[Sequence[T]], Exception | None]
 
 
 def failure(act: Callable[[], object]) -> Exception | None:
-    """Call `act`. Return Spark's error, or None if the call succeeds. Other errors are raised."""
+    """Call `act`. Return the error if Spark raised it; None if the call succeeds. Other errors are
+    raised."""
     try:
         act()
     except Exception as error:

@@ -39,16 +39,15 @@ _MOST_VALUES = 6 * _MOST_FILES + 100
 """Maximum number of JSON values in a list. A quarantined file is an array of five values."""
 
 _SHARE = 56 * 2**20
-"""Maximum number of bytes of a list for readable paths. The same number applies to unreadable
-paths.
-"""
+"""Maximum number of bytes of a list for readable paths, and again for unreadable paths."""
 
 _REASON = 150
-"""Number of bytes for the reason why a file was not read, and for separators."""
+"""Assumed number of bytes of the reason why a file was not read, and of separators."""
 
 _STEP = 2**20
 SENDER, QUERY = "sender", "query"
-"""The secret that marks a log's own events; Spark's id of the log's query."""
+"""Names of two values: the secret in events of the log's listings, and Spark's id of the log's
+query."""
 
 _WORDS = {SENDER: re.compile(r"[0-9a-f]{32}"), QUERY: re.compile(r"[0-9a-f-]{1,64}")}
 
@@ -59,10 +58,10 @@ class FileList(NamedTuple):
     at: time when the list was made, in seconds since 1970. aside: files that were already
     quarantined at that time.
 
-    left_out: files that were ignored and are not remembered. oldest: see `Memory.oldest_of`; None
-    means unknown. put_back: place and path of the first file for which the list had no room, and
-    the number of such files. In the order of candidates, the other files without room follow this
-    file. The fields left_out, oldest and put_back are optional in an object.
+    left_out: files that were ignored and are not remembered. oldest: result of `Memory.oldest_of`;
+    None if unknown. put_back: place and path of the first file that did not fit into the list, and
+    the number of files that did not fit. In the order of candidates, these files come last. A
+    stored list may lack left_out, oldest and put_back.
     """
 
     batch: int
@@ -119,7 +118,7 @@ class FileList(NamedTuple):
 
 
 def fitting(files: Sequence[File], most: int) -> int:
-    """Return the number of leading files that fit into half of a list, at most `most`."""
+    """Return how many of the first files fit into half of a list; at most `most`."""
     size, most = 0, min(most, _MOST_FILES // 2)
     for count, file in enumerate(files[:most]):
         size += len(json.dumps(file)) + _REASON
@@ -145,9 +144,8 @@ def read_bad(data: bytes) -> list[Quarantined]:
 
 
 class Begun(NamedTuple):
-    """Start time of a log, and two settings: whether older files are read, and whether a replaced
-    file is read again.
-    """
+    """Time at which a log began, and the values of two arguments: `include_existing_files` and
+    `allow_overwrites`."""
 
     at: float
     existing: bool = True
@@ -169,8 +167,8 @@ class Begun(NamedTuple):
 
 
 def small_to_bytes(**values: Any) -> bytes:
-    """Return the bytes of a small object, such as the object for a listing, the newest list, a
-    secret or an id.
+    """Return the bytes of a small object, such as the mark of a listing or of the newest list, a
+    secret, or an id.
     """
     return sealed({"version": 1, **values})
 
@@ -194,7 +192,7 @@ class SnapshotHead(NamedTuple):
     """Head of a snapshot. previous: number of the previous snapshot, or -1 if there is none.
 
     at: time of the snapshot's newest list. oldest_event: time of the oldest event of the snapshot's
-    generation, or infinity if there is no event.
+    generation; infinity if there is no event.
     """
 
     horizon: float
@@ -222,7 +220,7 @@ class SnapshotHead(NamedTuple):
 
 
 def _readable(data: bytes, read: Callable[[bytes], object]) -> bytes:
-    """Return these bytes. Raises ValueError if `read` refuses them."""
+    """Return these bytes, if `read` accepts them. Raises ValueError otherwise."""
     try:
         read(data)
     except Damaged as error:
@@ -239,7 +237,7 @@ def _check_values(data: bytes) -> None:
         return
     bare = data.replace(rb"\\", b"").replace(
         rb"\"", b""
-    )  # after this, every quotation mark begins or ends a string
+    )  # now every quotation mark begins or ends a string
     count, in_text = 0, False
     for at in range(0, len(bare), _STEP):
         pieces = bare[at : at + _STEP].split(b'"')

@@ -24,7 +24,7 @@ def older_batch(where: str, newest: int, batch: int) -> LogConflict:
 
 
 def log_of_another_query(where: str, of: str | None, query: str) -> LogConflict:
-    """Make the error for a log of the query with the id `of`."""
+    """Make the error for a log that belongs to another query. of: id of this other query."""
     return LogConflict(
         f"the file log {where} is of the query with the id {of}, and this one"
         f" has the id {query}: the log belongs to another checkpoint, and each query has a"
@@ -42,7 +42,7 @@ def written_by_another(where: str, batch: int) -> LogConflict:
 
 
 def new_log_of_used_checkpoint(where: str) -> LogConflict:
-    """Make the error for a log without a list if the checkpoint has batches."""
+    """Make the error for a log without lists, although the checkpoint has batches."""
     return LogConflict(
         f"the file log {where} is new, but the checkpoint has batches already, so"
         " what they read is not known: restore the log, or name the one that belongs"
@@ -51,7 +51,7 @@ def new_log_of_used_checkpoint(where: str) -> LogConflict:
 
 
 def other_overwrites(where: str, allowed: bool) -> LogConflict:
-    """Make the error for a log that began with another value of allow_overwrites."""
+    """Make the error for a log that began with the other value of `allow_overwrites`."""
     return LogConflict(
         f"the file log {where} began with allow_overwrites={allowed},"
         " and remembers files in that way: set it so, or take a new log, checkpoint and"
@@ -60,7 +60,7 @@ def other_overwrites(where: str, allowed: bool) -> LogConflict:
 
 
 def files_not_listed(where: str, batch: int, count: int, example: str) -> LogConflict:
-    """Make the error for a repeated batch that has files which the batch's list lacks. example:
+    """Make the error for a repeated batch with files that are not in the batch's list. example:
     path of such a file.
     """
     return LogConflict(

@@ -1,4 +1,4 @@
-"""Rules for wanted files, and their paths for Spark. Values and pure functions."""
+"""Rules that select files by path, and paths in Spark's form. Values and pure functions."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from spark_azqueue.files.events.trusted import TrustedPlace, places
 from .globs import Glob
 
 PLACE = re.compile(r"[a-z0-9:-]{1,63}/[$a-z0-9-]{3,63}")
-"""Form of a container's name, as `roots_of` makes it and the log stores it."""
+"""Form of a container's name ("account/container"), which `roots_of` makes and the log stores."""
 
 _PARTS = re.compile(r"(?:([A-Za-z][A-Za-z0-9+.-]*):)?(?://([^/]*))?(/.*)", re.DOTALL)
 """Scheme, host and path, as Hadoop parses them."""
@@ -31,7 +31,7 @@ class Root(NamedTuple):
 
 class Rules(NamedTuple):
     """Rules of a query. roots: trusted containers by name. wanted: glob for names of files; None
-    means every name.
+    for every name.
     """
 
     roots: Mapping[str, Root]
@@ -44,8 +44,9 @@ def roots_of(
 ) -> dict[str, Root]:
     """Return the trusted containers by name. trusted: as for `blob_events`.
 
-    paths: for texts of `trusted`, where Spark finds the container's files, if not at `abfss://`.
-    Raises ValueError for a text that names no container, and for a container without a path.
+    paths: for texts of `trusted`, the path at which Spark finds the container's files, if it is not
+    `abfss://…`. Raises ValueError for a text that names no container, and for a container without a
+    path.
     """
     texts = [trusted] if isinstance(trusted, str) else list(trusted)
     given = dict(paths or {})
@@ -89,7 +90,8 @@ def _root(place: TrustedPlace, path: str | None, text: str) -> Root:
 
 
 def is_hidden(path: str) -> bool:
-    """True for a path that Spark's readers silently skip: `_SUCCESS`, `_temporary/…`, `.x`."""
+    """Return True for a path that Spark's readers silently skip: `_SUCCESS`, `_temporary/…`,
+    `.x`."""
     return any(
         part.startswith(".") or (part.startswith("_") and "=" not in part)
         for part in path.split("/")
@@ -99,8 +101,8 @@ def is_hidden(path: str) -> bool:
 _LEADS_OUT = re.compile(
     r"\A/|(?:\A|/)\.{1,2}(?:/|\Z)|[\x00-\x1f\x7f-\x9f\u2028\u2029\\]|%(?:25)*(?:2f|5c)", re.I
 )
-"""Matches the same paths as in `blob_events`, and also encoded slashes, because a reader that
-decodes twice would see another path.
+"""Matches the paths that `blob_events` refuses, and also encoded slashes, because a reader that
+decodes a path twice would open another path.
 """
 
 
@@ -109,7 +111,7 @@ LONGEST = 1_024
 
 
 def trouble_with(path: str) -> str | None:
-    """Return the reason why Spark cannot read this path, or None if Spark can."""
+    """Return the reason why Spark cannot read this path; None if Spark can read it."""
     if len(path) > LONGEST:
         return "the path is longer than a blob's name can be"
     if _LEADS_OUT.search(path):
@@ -120,14 +122,12 @@ def trouble_with(path: str) -> str | None:
 
 
 def folder_of(path: str) -> str:
-    """Return the first folder of a path in its container. If the path has no folder, return the
-    path.
-    """
+    """Return the first folder of a path in its container; the path itself if it has no folder."""
     return path.partition("/")[0]
 
 
 def cut(path: str) -> str:
-    """Return a path short enough for the log. A shortened path cannot be the path of a blob."""
+    """Cut a path that is too long for the log. A path that was cut cannot be the path of a blob."""
     return path if len(path) <= LONGEST else f"{path[:LONGEST]}…"
 
 
@@ -137,23 +137,23 @@ def spark_path(root: Root, path: str) -> str:
 
 
 def path_on(path: str) -> str:
-    """Return a path of Spark without scheme and host, for the operating system."""
+    """Return a path of Spark without its scheme and host, for the operating system."""
     return _parts(path)[2]
 
 
 def may_be_a_mount(root: Root) -> bool:
-    """Return whether an empty folder may be a container that is not mounted. True if the path has
-    no host.
+    """Return True if the container may be a mounted folder, which is empty while it is not mounted:
+    its path has no host.
     """
     return not _parts(root.spark)[1]
 
 
 def path_below(root: Root, found: str) -> str | None:
-    """Return the path of a listed file relative to its root, or None if the file is not below the
+    """Return the path of a listed file relative to the root; None if the file is not below the
     root.
 
-    A root without a scheme or host matches any scheme or host, because Spark adds those of its
-    default file system.
+    A root without scheme or host matches any scheme or host, because Spark adds the scheme and host
+    of its default file system.
     """
     wanted, there = _parts(root.spark), _parts(found)
     same = all(
@@ -163,9 +163,9 @@ def path_below(root: Root, found: str) -> str | None:
 
 
 def is_inside(root: Root, path: str) -> bool:
-    """Return whether a path in Spark is the path of a container, or is below that path.
+    """Return True if a path in Spark is the path of a container, or is below this path.
 
-    If one path has no scheme, it matches any scheme.
+    A path without a scheme matches any scheme.
     """
     wanted, there = _parts(root.spark), _parts(path.rstrip("/") + "/")
     same = not (wanted[0] and there[0]) or wanted[0] == there[0]

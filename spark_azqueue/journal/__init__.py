@@ -1,2 +1,2 @@
-"""Logs, and the stores that hold them. A log is a folder of objects; each object is written once,
-and is checked when it is read."""
+"""Logs, and the stores in which they are. A log is a folder of objects. Each object is written
+once, and is checked when it is read."""

@@ -1,13 +1,14 @@
-"""Claims on a log: only the process whose claim has the highest number may write.
+"""Claims on a log. Only the process whose claim has the highest number may write.
 
 The order of the steps matters. A process puts its claim, lists the claims, and deletes the claims
-with lower numbers. After these steps, the process lists the segments. (The process has also listed
-the segments before, to check whether the query may claim.) The second listing contains every
-segment that another process put before its claim was deleted. If another process puts a segment
-after this, that process finds its claim deleted, and stops before it returns the segment to Spark.
+with lower numbers. Only then does the process list the segments. (It has listed the segments
+before, to check whether the query may claim the log.) This last listing contains every segment that
+another process put before its claim was deleted. If another process puts a segment later, it finds
+its claim deleted, and stops before it returns the segment to Spark.
 
-A number is never used twice, even if claims are removed. The names of marks and of lists of pending
-deletes contain the number, and a process whose claim was removed may still write such an object.
+A number is never used twice, even if claims are removed. The reason: names of marks and of lists of
+pending deletes contain the claim's number, and a process whose claim was removed may still write
+such an object.
 """
 
 from __future__ import annotations
@@ -30,17 +31,17 @@ def claim_name(number: int, writer: str) -> str:
 
 
 _GAP = 10**9
-"""Maximum random step from the highest known number to the next number.
+"""Maximum of the random step from the highest known number to the number of a new claim.
 
-The step is used if the newest claim may have been removed.
+A random step is used if the newest claim may have been removed.
 
-The number of a removed claim is unknown, so the next number must not follow the highest known
-number directly.
+The number of a removed claim is unknown. With a random step, the new claim almost certainly has
+another number.
 """
 
 
 class Claim:
-    """Claim of this process."""
+    """Claim of this process on a log."""
 
     def __init__(self, journal: Journal, number: int, writer: str) -> None:
         self._journal = journal

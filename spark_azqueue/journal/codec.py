@@ -1,8 +1,8 @@
 """Encoding of objects of a log, and checks of objects that are read.
 
-Every value from a log is checked here before the package uses it. If the instances of a class are
-stored in a log, the class declares the encoding of its fields; see `Coded`. Reading a damaged
-object raises Damaged.
+Every value from a log is checked here before the package uses it. A class whose instances are
+stored in a log declares the encoding of its fields; see `Coded`. Reading a damaged object raises
+Damaged.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from spark_azqueue.service.messages import QueueRef, is_queue_name
 from spark_azqueue.service.names import Kind
 
 HIGHEST = 10**12 - 1
-"""Highest number that a log can use."""
+"""Highest number that a name in a log can have."""
 
 LATEST = 253_402_300_800
 """Start of the year 10000, in seconds since 1970; every valid time is earlier."""
@@ -29,7 +29,7 @@ _WORD = re.compile(r"[!-~ ]{0,2000}")
 
 
 class Damaged(ValueError):  # noqa: N818
-    """An object of a log is damaged. The text names the damaged part."""
+    """Error for a damaged object of a log. Its text names the damaged part."""
 
 
 class Located(Protocol):
@@ -45,7 +45,7 @@ class Located(Protocol):
 
 
 def sealed(value: object) -> bytes:
-    """Encode a small object of a log: JSON, then a line with its digest."""
+    """Encode a small object of a log as JSON, followed by a line with the digest of the JSON."""
     data = compact(value)
     return data + b"\n" + digest_of(data).encode()
 
@@ -66,8 +66,8 @@ def unsealed(data: bytes, most: int | None = None) -> object:
 def loaded(data: bytes, most: int | None = None) -> object:
     """Decode JSON. Raises Damaged.
 
-    most: maximum number of values in the JSON; None for no limit. The values are counted before
-    they are decoded, because a value of two bytes can take seventy bytes of memory.
+    most: maximum number of values in the JSON; None for no limit. Values are counted before the
+    JSON is decoded, because a value of two bytes can take seventy bytes of memory.
     """
     if most is not None and sum(map(data.count, (b",", b"[", b"{"))) > most:
         raise Damaged("it has too many values")
@@ -135,7 +135,7 @@ def text(found: Mapping[str, Any], name: str) -> str:
 
 
 def hexadecimal(found: Mapping[str, Any], name: str) -> str:
-    """Return a text of up to 64 hexadecimal digits."""
+    """Return a text of at most 64 hexadecimal digits."""
     value = found.get(name)
     if not isinstance(value, str) or len(value) > 64 or not _HEX.fullmatch(value):
         raise Damaged(f"'{name}' is missing or not valid")
@@ -162,12 +162,12 @@ def of_version(value: object, what: str, *versions: int) -> Mapping[str, Any]:
 class Coded:
     """Encoding of a field of an object in a log: `deleted: Annotated[int, COUNT] = 0`.
 
-    read: function that reads the value from an object by the value's name, and raises Damaged; the
-    object's "account" is the storage account of its queues. write: function that converts the field
-    to plain values; None if the field is a plain value. name: name of the value in the object; ""
-    if it is the name of the field. is_late: an earlier release did not have the field, so a false
-    value is not written, and an object without the value gets the default. is_spread: the field is
-    stored as several values of the object.
+    read: reads the value with this name from an object, and raises Damaged; the object's "account"
+    is the storage account of its queues. write: converts the field to plain values; None if the
+    field is a plain value. name: name of the value in the object; "" if it is the name of the
+    field. is_late: earlier releases lack the field. So a falsy value is not written, and if an
+    object lacks the value, the field gets its default. is_spread: the field is stored as several
+    values of the object.
     """
 
     read: Callable[[Mapping[str, Any], str], Any]
@@ -192,7 +192,7 @@ TAG = Coded(lambda found, name: hexadecimal(found, name) if found.get(name) else
 def several(most: int, read: Callable[[object, str], Any], write: Callable[[Any], Any]) -> Coded:
     """Encoding of a list of at most `most` values.
 
-    read: function that reads one value; its second argument is the account of the queues.
+    read: reads one value; its second argument is the storage account of the queues.
     """
     return Coded(
         lambda found, name: tuple(
@@ -215,7 +215,7 @@ def part_of(kind: type[Any], what: str) -> Coded:
 
 
 def as_json(value: Any) -> dict[str, Any]:
-    """Return the fields that have a `Coded` as plain values, in order."""
+    """Return the fields that are declared with `Coded` as plain values, in order."""
     found: dict[str, Any] = {}
     kind: Any = type(value)
     for name, each in _stored(kind).items():

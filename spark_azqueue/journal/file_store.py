@@ -1,8 +1,8 @@
-"""Log in a folder of a file system, on a disk or on NFS.
+"""Store for a log in a folder of a file system, on a disk or on NFS.
 
-A file gets its name with link(), which fails if the name exists. So an object appears whole or not
-at all, and if two processes write the same object, only one creates it. File systems without link()
-are refused.
+A file gets its final name by link(), which fails if the name exists. So an object is complete when
+it appears, and if two processes write the same object, only one of them creates it. File systems
+without link() are refused.
 """
 
 from __future__ import annotations
@@ -41,10 +41,10 @@ from .file_system import (
 )
 from .refusals import failed_call, too_many_names, without_links
 
-# Errors of file systems without hard links.
+# Errors of link() in file systems without hard links.
 _NO_LINKS = {errno.EPERM, errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOSYS, errno.EXDEV, errno.EMLINK}
-# After any other error, such as an I/O error or a server that does not answer, link() may have
-# created the file.
+# After other errors, such as an I/O error or a server that does not answer, link() may have created
+# the file.
 _LINK_REFUSED = _NO_LINKS | {
     *(errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EACCES),
     *(errno.ENOTDIR, errno.ENAMETOOLONG),
@@ -57,7 +57,7 @@ class FileStore:
     def __init__(self, path: str, kind: Kind = WRITE_AHEAD) -> None:
         self.kind = kind
         self._path = path
-        self._made = {path}  # folders that exist and are durable
+        self._made = {path}  # folders that are known to exist and to be durable
 
     @property
     def where(self) -> str:
@@ -83,7 +83,7 @@ class FileStore:
                 remove(second)
 
     def put_new(self, name: str, data: bytes) -> bool:
-        """Write the file under a temporary name, sync the file, link it to its name, and sync the
+        """Write the file under a temporary name, sync it, link it to its final name, and sync the
         folder. See `LogStore`.
 
         Raises LogUnavailable.
@@ -101,7 +101,7 @@ class FileStore:
                 created = self._link(temporary, target)
             finally:
                 remove(temporary)
-        # If the file existed, also sync: its writer may have crashed before this step, and the file
+        # Sync even if the file existed: its writer may have crashed before this step, and the file
         # must be durable.
         with self._translated_errors("write", target, may_exist=True):
             sync_folder(folder)
@@ -153,7 +153,7 @@ class FileStore:
             unlink(target)
 
     def sweep(self, older_than_s: float = 0.0) -> None:
-        """Remove `.tmp-*` files that were last written at least `older_than_s` seconds ago. Never
+        """Remove `.tmp-*` files whose last write was at least `older_than_s` seconds ago. Never
         raises."""
         before = time.time() - older_than_s
         with contextlib.suppress(OSError):
@@ -173,7 +173,7 @@ class FileStore:
             found = os.lstat(self._file(name))
         except OSError:  # the file was just removed
             return Stored(name)
-        is_usual = 0 < found.st_mtime < LATEST  # any user with write access can set the time
+        is_usual = 0 < found.st_mtime < LATEST  # any user with write access can set a file's time
         return Stored(name, found.st_size, found.st_mtime if is_usual else 0.0)
 
     def _check_real(self, folder: str) -> None:
@@ -187,13 +187,13 @@ class FileStore:
     def _check_there(self) -> None:
         """Raise OSError if the log's folder is missing.
 
-        Files of a missing folder must not count as absent.
+        If the folder is missing, for example not mounted, its files must not count as absent.
         """
         os.listdir(self._path)
 
     def _probe(self, first: str, second: str) -> None:
-        """Link two files to one name. Raises LogUnavailable unless the file system refuses the
-        second link."""
+        """Try to link two files to one name. Raises LogUnavailable if the file system does not
+        refuse the second link."""
         try:
             os.link(first, second)
         except OSError as error:

@@ -1,5 +1,5 @@
-"""Basic operations on files and folders, for logs. Functions raise OSError unchanged, unless they
-say otherwise."""
+"""Basic operations on files and folders, for logs. Functions raise OSError, unless their docstring
+says otherwise."""
 
 from __future__ import annotations
 
@@ -24,13 +24,13 @@ def temporary_name(folder: str) -> str:
 
 
 def symbol(error: OSError) -> str:
-    """Return the error's name, such as ENOSPC."""
+    """Return the symbolic name of the error, such as ENOSPC."""
     return errno.errorcode.get(error.errno or 0, type(error).__name__)
 
 
 def make_folder(path: str) -> None:
-    """Create a folder that only the current user can access, and sync its parent. The folder may
-    already exist."""
+    """Create a folder that only the current user can access, and sync its parent. Succeeds if the
+    folder exists."""
     with contextlib.suppress(FileExistsError):  # another process has created the folder
         os.mkdir(path, 0o700)
     if not os.path.isdir(path):
@@ -51,16 +51,16 @@ def write_new(path: str, data: bytes) -> None:
 
 
 def check_real(folder: str) -> None:
-    """Raise OSError if this folder is a symbolic link. A missing folder is accepted."""
+    """Raise OSError if this folder is a symbolic link. Succeeds if the folder is missing."""
     with contextlib.suppress(FileNotFoundError):
         if stat.S_ISLNK(os.lstat(folder).st_mode):
             raise OSError(errno.ELOOP, os.strerror(errno.ELOOP), folder)
 
 
 def read_start(path: str, most: int) -> bytes:
-    """Read the first `most` bytes of a file.
+    """Read at most the first `most` bytes of a file.
 
-    Raises OSError for a pipe or a device, so the call never blocks.
+    Never blocks: raises OSError for a pipe or a device.
     """
     with open(open_plain(path, os.O_RDONLY), "rb", buffering=0) as file:
         parts = []
@@ -108,9 +108,9 @@ def unlink(path: str) -> None:
 
 
 def sweep(folder: str, before: float) -> None:
-    """Remove temporary files of a folder that were last written up to this time.
+    """Remove the temporary files in a folder that were last written before a time.
 
-    before: time in seconds since 1970. If a file cannot be removed, it is skipped.
+    before: this time, in seconds since 1970. A file that cannot be removed is skipped.
     """
     with _held(folder) as held, os.scandir(held) as entries:
         for entry in entries:
@@ -127,10 +127,11 @@ def remove(path: str) -> None:
 
 
 def refresh(folder: str) -> None:
-    """Change the folder, so that an NFS client drops its cache of the folder. Errors are ignored.
+    """Make an NFS client discard its cache of this folder, by changing the folder. Errors are
+    ignored.
 
-    Without this call, a listing, or the answer that a file does not exist, may be up to a minute
-    old.
+    Without this call, the client may return a listing, or say that a file does not exist, from a
+    cache that is up to a minute old.
     """
     path = temporary_name(folder)
     with contextlib.suppress(OSError):

@@ -1,11 +1,11 @@
-"""Frame of a large object of a log: a head that can be read separately, and compressed data.
+"""Frame of a large object of a log. A frame consists of a head, which can be read separately, and
+compressed data.
 
     magic | sizes of head, packed and unpacked data | head | its digest
           | data, compressed | digest of all before | end mark
 
 Digests are BLAKE2b with 16 bytes. An object without an end mark, or with a wrong digest, is
-damaged. A damaged object never counts as absent, because stores create an object whole or not at
-all.
+damaged. A damaged object never counts as absent, because a store never creates an object in part.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ def codec() -> pa.Codec:
 
 @contextmanager
 def unpacked(packed: bytes, size: int) -> Iterator[Limited]:
-    """Open a stream of decompressed bytes. Raises Damaged at the end unless the stream has exactly
+    """Open a stream of decompressed bytes. On exit, raises Damaged unless the stream has exactly
     `size` bytes and all were read."""
     try:
         with pa.CompressedInputStream(pa.BufferReader(packed), CODEC) as stream:
@@ -48,14 +48,14 @@ def unpacked(packed: bytes, size: int) -> Iterator[Limited]:
 
 
 class Limited:
-    """First bytes of a stream, up to a limit."""
+    """The first bytes of a stream, up to a limit."""
 
     def __init__(self, stream: pa.NativeFile, size: int) -> None:
         self._stream = stream
         self._left = size
 
     def read(self, size: int) -> bytes:
-        """Return the next bytes; fewer than `size` only at the end."""
+        """Return the next `size` bytes; fewer only at the end."""
         data: bytes = self._stream.read(min(size, self._left))
         self._left -= len(data)
         return data
@@ -69,7 +69,7 @@ class Limited:
 END = b"\nend of segment\n"
 
 FRAME_AT_MOST = 300 * 2**20
-"""Maximum bytes of an object, before and after compression.
+"""Maximum size of an object in bytes, before and after compression.
 
 `maxBytesPerTrigger` with a log is at most 256 MiB.
 """
@@ -77,10 +77,12 @@ FRAME_AT_MOST = 300 * 2**20
 HEAD_AT_MOST = 16 * 2**20
 
 UNPACKED_AT_MOST = FRAME_AT_MOST - HEAD_AT_MOST
-"""Bytes of messages that always fit into one object, whatever its head and the compression."""
+"""Number of bytes of messages that always fit into one object, with any head and any
+compression."""
 
 FIRST_READ = 64 * 2**10
-"""Bytes to read first for a head. If the head is longer, its first bytes contain its size."""
+"""Number of bytes that are read first to get a head. If the head is longer, its size is in these
+bytes."""
 
 _SIZES = struct.Struct("<IQQ")
 _DIGEST = 16
@@ -89,7 +91,7 @@ _DIGEST = 16
 class Frame(NamedTuple):
     """Checked parts of an object.
 
-    packed: the compressed data. size: bytes of the data after decompression. digest: digest of the
+    packed: the compressed data. size: size of the decompressed data in bytes. digest: digest of the
     whole object, 32 hexadecimal digits.
     """
 
@@ -118,15 +120,15 @@ def check_count(messages: int, packed: bytes) -> None:
     """Raise Damaged if the compressed data is too small for this number of messages.
 
     Ids and receipts are random, so a message takes more than twenty bytes with any compression. The
-    number of messages in a header cannot be trusted, because anyone with write access to the folder
-    may change the number. A wrong number could allocate too much memory.
+    number of messages in a header is not trusted, because a program with write access to the folder
+    may have changed it. With a wrong number, too much memory could be allocated.
     """
     if messages > _FEW + len(packed) // _LEAST:
         raise Damaged("it has more messages than its bytes can hold")
 
 
 def digest_in(data: bytes) -> str:
-    """Return the digest in the object's bytes, without a check."""
+    """Return the digest that an object's bytes contain, without checking it."""
     return data[-len(END) - _DIGEST : -len(END)].hex()
 
 

@@ -1,6 +1,6 @@
 """Identity object of a log. The identity is written first, and never changes.
 
-The object's version is the version of the kind of log. A folder of an earlier version is refused,
+The identity contains the version of the kind of log. A folder of an earlier version is refused,
 because its objects have other names and keys. No release has written such a folder.
 """
 
@@ -25,17 +25,17 @@ IDENTITY = "log.json"
 """Name of the identity object."""
 
 IDENTITY_AT_MOST = 4_096
-"""Maximum bytes of the identity object."""
+"""Maximum size of the identity object in bytes."""
 
 if TYPE_CHECKING:
     from .store import LogStore
 
 _KINDS = {kind.name: kind for kind in (WRITE_AHEAD, TRANSACTIONS, EXECUTORS, FILES)}
 _ABANDONED_AFTER_S = 3600.0
-"""Age after which an incomplete object is removed.
+"""An incomplete object is removed when it is this many seconds old.
 
-The age is far longer than the time for which a store retries. A younger object may belong to a
-running process.
+This age is much longer than the time for which a store retries a put. A younger object may belong
+to a process that is running.
 """
 
 _UUID = re.compile(r"[0-9a-f]{32}")
@@ -102,7 +102,7 @@ def identify(store: LogStore, account: str, contents: str) -> Identity | None:
     if found is None:
         if not store.names(contents):
             return None
-        # another process may have started the log in the meantime
+        # another process may have created the log in the meantime
         found = store.get(IDENTITY, IDENTITY_AT_MOST)
     if found is None:
         raise missing_identity(store, IDENTITY, contents)
@@ -112,7 +112,7 @@ def identify(store: LogStore, account: str, contents: str) -> Identity | None:
 
 
 def opened(store: LogStore, account: str, contents: str) -> Identity:
-    """Check the folder, and read its identity; a new folder gets an identity.
+    """Check the folder, and read its identity. In a new folder, write an identity.
 
     Also removes incomplete objects of killed processes. contents: see `identify`. Raises
     ServiceError, LogConflict, LogDamaged.
@@ -126,6 +126,6 @@ def opened(store: LogStore, account: str, contents: str) -> Identity:
         if found is None:
             raise unreadable_identity(store, IDENTITY)
         found = found._replace(is_new=found == ours)
-    if not found.is_new:  # a folder that is new as a log may hold files of other programs
+    if not found.is_new:  # a folder without a log may have files of other programs
         store.sweep(_ABANDONED_AFTER_S)
     return found

@@ -1,8 +1,8 @@
-"""Common part of all logs: identity of the folder, and objects that are written once.
+"""Common part of all logs: the identity of the folder, and objects that are written once.
 
 The logs of this package are journals: the driver's write-ahead log, the log of executors, the
-transaction log, the file log. Each kind of log has its own objects and its own order of steps. For
-all kinds, this module reads, puts and removes objects, and refuses damaged objects.
+transaction log, and the file log. Each kind of log has its own objects and its own order of steps.
+For every kind of log, this module reads, puts and removes objects, and refuses damaged objects.
 """
 
 from __future__ import annotations
@@ -24,9 +24,9 @@ T = TypeVar("T")
 
 
 class Journal:
-    """Log in one folder.
+    """A log in one folder.
 
-    The instance keeps only the identity of the folder in memory; all other state is in the folder.
+    Keeps only the identity of the folder in memory; all other state is in the folder.
 
     After `open`, a journal is thread-safe if its store is. Its methods raise ServiceError if the
     store fails, and LogDamaged if an object is damaged.
@@ -35,8 +35,8 @@ class Journal:
     def __init__(self, store: LogStore, account: str, contents: str) -> None:
         """Keep the parameters; send nothing.
 
-        account: storage account of the queues. contents: name of a subfolder that only an existing
-        journal has.
+        account: storage account of the queues. contents: name of a subfolder that exists only if
+        the folder has a journal.
         """
         self.store = store
         self.account = account
@@ -52,7 +52,7 @@ class Journal:
         return self.store.where
 
     def open(self) -> None:
-        """Read the identity of the folder; a new folder gets an identity.
+        """Read the identity of the folder. In a new folder, write an identity.
 
         Raises LogConflict for the folder of another account, or of another kind of log.
         """
@@ -70,8 +70,8 @@ class Journal:
     def read(self, name: str, most: int, parse: Callable[[bytes], T]) -> T | None:
         """Read an object. Returns None if the object is absent.
 
-        most: maximum bytes of the object. parse: function that decodes the bytes, and raises
-        Damaged if they are damaged.
+        most: maximum bytes of the object. parse: decodes the bytes, and raises Damaged if they are
+        damaged.
         """
         data = self.store.get(name, most + 1)
         if data is None:
@@ -91,10 +91,10 @@ class Journal:
         return found
 
     def first(self, name: str, data: bytes, read: Callable[[], T | None]) -> T | None:
-        """Create an object, unless it exists. Returns None if this call has created the object.
+        """Create an object, unless it exists. Returns None if this call created the object.
 
-        If the object exists, returns the result of `read`. The existing object is from another
-        process, or from an earlier try of this call.
+        If the object exists, returns the result of `read`. Another process, or an earlier try of
+        this call, has created the existing object.
         """
         if self.store.put_new(name, data):
             return None
@@ -110,7 +110,7 @@ class Journal:
     def remove(self, names: Iterable[str]) -> set[str]:
         """Delete objects. Returns the names of the deleted objects.
 
-        After the first failure, a warning is logged and the remaining objects are kept.
+        If a delete fails, a warning is logged, and the remaining objects are not deleted.
         """
         gone = set()
         for name in names:

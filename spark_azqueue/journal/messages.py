@@ -2,8 +2,8 @@
 
 Every value is checked when it is read.
 
-A column is its length, followed by the values. Texts are UTF-8, extended to encode lone surrogates.
-The fields of a message (`service/message_fields.py`) define the columns.
+A column is stored as its length, followed by its values. Texts are in UTF-8, extended to lone
+surrogates. The fields of a message (`service/message_fields.py`) define the columns.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ class Stream(Protocol):
 
 
 def joined(columns: Iterable[bytes]) -> bytes:
-    """Join the columns, with the length before each column."""
+    """Join the columns, each with its length before it."""
     return b"".join(part for column in columns for part in (_LENGTH.pack(len(column)), column))
 
 
@@ -89,22 +89,23 @@ def listed(
 
 
 _LONGEST_TEXT = 3 * 16 * 2**20
-"""Maximum bytes of a message's text.
+"""Maximum size of a message's text in bytes.
 
 In a damaged answer of the service (at most 16 MiB), a text may fill the whole answer. Each byte
 that is not valid UTF-8 is replaced by a character of three bytes.
 """
 _NONE = -1
-"""Stored value for a missing time."""
+"""Value that is stored for a missing time."""
 _YEAR_10000 = 253_402_300_800 * 1_000_000
 """Start of the year 10000, in microseconds since 1970; every valid time is earlier.
 
-An Arrow timestamp in Spark can hold every earlier time, and the service returns only earlier times.
+An Arrow timestamp in Spark can represent every earlier time, and the service returns only earlier
+times.
 """
 
 
 class _Packing(NamedTuple):
-    """Functions that encode the values of one form as columns, and decode them.
+    """Functions that encode the values of one form as columns, and that decode these columns.
 
     unpack: reads one value for each of the given number of messages; raises Damaged.
     """
@@ -165,7 +166,7 @@ def _texts(stream: Stream, count: int) -> Sequence[str]:
 
 
 _PACKINGS = {
-    Form.QUEUE: _numbers("I", 0, 2**32 - 1, "queue"),  # index in the header's list of queues
+    Form.QUEUE: _numbers("I", 0, 2**32 - 1, "queue"),  # position in the header's list of queues
     Form.ID: _lines("message ids", is_message_id, MAX_ID),
     Form.RECEIPT: _lines("pop receipts", is_receipt, MAX_RECEIPT),
     Form.TIME: _TIMES,
@@ -179,8 +180,7 @@ _FIRST = (
     *("queue", "message_id", "pop_receipt", "insertion_time", "expiration_time"),
     *("next_visible_time", "dequeue_count", "intact", "text"),
 )
-"""Columns of version 1. Their order never changes; columns of later versions come after these
-columns."""
+"""Columns of version 1. Their order never changes, and columns of later versions follow them."""
 
 
 def newest_columns() -> int:
@@ -233,7 +233,7 @@ def unpack_messages(
 ) -> tuple[Received, ...]:
     """Decode exactly `count` messages. Raises Damaged.
 
-    version: version of the columns; None for the newest. If the version lacks a column, the
+    version: version of the columns; None for the newest. If this version lacks a column, the
     messages get the column's default.
     """
     found: dict[str, Sequence[Any]] = {
@@ -255,7 +255,7 @@ def unpack_messages(
 def check_once(queues: Sequence[int], ids: Sequence[str]) -> None:
     """Raise Damaged if a message occurs twice.
 
-    Each message must be deleted, or published, once.
+    Otherwise a message would be deleted, or published, twice.
     """
     if len(set(zip(queues, ids, strict=True))) < len(ids):
         raise Damaged("a message is in it twice")

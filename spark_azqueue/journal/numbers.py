@@ -1,7 +1,8 @@
-"""Numbers in the names of a log's objects, with twelve digits; and retention by age.
+"""Numbers in the names of a log's objects, which have twelve digits. Also the retention of objects
+by age.
 
 Code must not iterate over a range of numbers, because a range can be huge: an object may have the
-name `seg/999999999999`. Code iterates over the existing objects instead; a folder lists at most
+name `seg/999999999999`. Code must iterate over the existing objects; a listing has at most
 `MOST_NAMES` objects.
 """
 
@@ -15,7 +16,7 @@ from spark_azqueue.service.names import MOST_NAMES
 
 
 def standing(numbers: range, there: Collection[int]) -> Sequence[int]:
-    """Return the numbers in this range that have objects, ascending. there: numbers of all
+    """Return the numbers in this range that have objects, ascending. there: numbers of all existing
     objects."""
     if len(numbers) > len(there):
         return sorted(number for number in there if number in numbers)
@@ -24,13 +25,13 @@ def standing(numbers: range, there: Collection[int]) -> Sequence[int]:
 
 def first_missing(numbers: range, there: Iterable[int]) -> int | None:
     """Return the first number in this range that has no object, or None. there: numbers of all
-    objects."""
+    existing objects."""
     known = set(there)
     return next((number for number in numbers if number not in known), None)
 
 
 def is_too_long(numbers: range) -> bool:
-    """Return True if the range has more numbers than a log can have objects at one time."""
+    """Return True if the range has more numbers than a log can have objects."""
     return len(numbers) > MOST_NAMES
 
 
@@ -41,7 +42,8 @@ _TAGGED = re.compile(r"[a-z-]+/([0-9]{12})-([0-9a-z]{1,64})")
 
 
 class Tagged(NamedTuple):
-    """Number and tag in a name. The tag is a writer or a sequence. Sorts by number, then by tag."""
+    """Number and tag in a name. The tag is a writer or a sequence number. Sorts by number, then by
+    tag."""
 
     number: int
     tag: str
@@ -63,7 +65,7 @@ def tagged_in(name: str) -> Tagged | None:
 KEPT_AT_MOST = 100_000
 """Maximum number of batches, or objects, that are kept because of their age.
 
-The limit is far below the number of names that a listing may have.
+The limit is far below the maximum number of names in a listing.
 """
 
 
@@ -75,11 +77,11 @@ The number is small because the current batch waits for the removal.
 
 
 def old_enough(floor: int, times: Mapping[int, float], before: float) -> int:
-    """Return the number up to which batches were stored before this time. before: seconds since
+    """Return the number up to which all batches were stored before this time. before: seconds since
     1970.
 
-    The result is between `floor` and `floor` + AT_ONCE. times: when each batch was stored, in
-    seconds since 1970, by number. A batch without a time is old enough.
+    The result is between `floor` and `floor` + AT_ONCE. times: time at which each batch was stored,
+    in seconds since 1970, by number. A batch without a time counts as old enough.
     """
     last = max(times, default=floor)
     number = floor

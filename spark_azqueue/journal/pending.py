@@ -1,5 +1,5 @@
-"""Pending deletes of a log: messages whose rows were delivered, and that may return. Pure
-values."""
+"""Pending deletes of a log: messages whose rows were delivered, and that may be dequeued again.
+Pure values."""
 
 from __future__ import annotations
 
@@ -16,17 +16,17 @@ from .codec import LATEST, Coded, Damaged, queue, several
 PENDING_AT_MOST = 50_000
 """Maximum number of pending deletes in a header or a list; the newest are kept.
 
-A kill can leave the pending deletes of two batches. If a message is still in its queue, the message
-returns when its lease ends. So this limit is enough for several kills within one lease.
+A kill can leave pending deletes of two batches. If such a message still exists, it becomes visible
+when its lease ends. So this limit is enough for several kills within the length of a lease.
 """
 
 
 MESSAGE_BYTES = 192
-"""Maximum bytes of a message in a list: its queue (63), its id (64), a fingerprint, a time, and
-punctuation."""
+"""Maximum size of a message in a list, in bytes: its queue (63), its id (64), a fingerprint, a
+time, and punctuation."""
 
 MESSAGE_VALUES = 5
-"""Number of JSON values of a message in a list, including the JSON list of the message."""
+"""Number of JSON values of a message in a list, including the JSON list around them."""
 
 _FINGERPRINT = re.compile(r"[0-9a-f]{16}")
 
@@ -34,7 +34,7 @@ _FINGERPRINT = re.compile(r"[0-9a-f]{16}")
 def fingerprint(text: str) -> int:
     """Return a 64-bit hash that shows whether a message's text was updated.
 
-    Every process computes the same hash, so a restarted query recognises a message. The hash is
+    Every process computes the same hash, so a restarted query recognizes a message. The hash is
     never shown, and never used as a key.
     """
     data = text.encode("utf-8", "surrogatepass")

@@ -1,4 +1,4 @@
-"""Errors about the folder of any kind of log; and `tell_loss`."""
+"""Errors about the folder of any kind of log, and the function `tell_loss`."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ log = logging.getLogger(__name__)
 
 
 def tell_loss(error: AzQueueError, *, lose: bool, then: str = "") -> None:
-    """Raise this error. With `lose` (failOnDataLoss=false), log the error as a warning instead.
+    """Raise this error or, with `lose` (failOnDataLoss=false), log it as a warning.
 
-    then: text about the consequence of the loss, for the warning.
+    then: what happens because of the loss, as text for the warning.
     """
     if not lose:
         raise error
@@ -104,7 +104,8 @@ def too_many_names(kind: Kind, path: str, most: int) -> LogUnavailable:
 
 
 def without_links(kind: Kind, path: str, reason: str) -> LogUnavailable:
-    """Error for a file system that cannot refuse to overwrite an existing file."""
+    """Error for a file system in which link() does not protect an existing file from being
+    overwritten."""
     return LogUnavailable(
         f"the file system of {path} cannot create a file only if it does not exist"
         f" ({reason}), so two queries could overwrite each other's log. Use a disk or NFS, or"

@@ -17,7 +17,7 @@ from .file_store import FileStore
 
 
 class LogStore(Protocol):
-    """A folder of objects. Each object is written once, and is complete when it appears.
+    """A folder of objects. An object is written once, and is complete when it appears.
     Thread-safe."""
 
     @property
@@ -35,21 +35,20 @@ class LogStore(Protocol):
         """
 
     def put_new(self, name: str, data: bytes) -> bool:
-        """Create an object, whole or not at all. A retry sends the same bytes.
+        """Create an object, complete or not at all. A retry sends the same bytes.
 
         Returns True when the object is durable, and False if an object with this name already
-        exists. The existing object may be from an earlier try of the same call, so the caller must
-        compare the bytes. Raises ServiceError. The error's `may_have_taken_effect` is True if the
-        object may exist, or may appear later; False if the object does not exist and will not
+        exists. An earlier try of the same call may have created the existing object, so the caller
+        must compare the bytes. Raises ServiceError. The error's `may_have_taken_effect` is True if
+        the object may exist or may appear later, and False if it does not exist and will not
         appear. The time limit grows with len(data).
         """
 
     def get(self, name: str, most: int) -> bytes | None:
-        """Return the first `most` bytes of an object, or None if the object is absent. most: 1 or
-        more.
+        """Return at most the first `most` bytes of an object; None if the object is absent. most: 1
+        or more.
 
-        The answer is always current, because caches of the file system are bypassed. Raises
-        ServiceError.
+        The result is never out of a cache. Raises ServiceError.
         """
 
     def names(self, folder: str, prefix: str = "") -> list[str]:
@@ -70,10 +69,11 @@ class LogStore(Protocol):
         """Delete an object. Succeeds if the object is absent. Raises ServiceError."""
 
     def sweep(self, older_than_s: float = 0.0) -> None:
-        """Remove incomplete objects of processes that were killed in `put_new`. Errors are ignored.
+        """Remove incomplete objects that processes left when they were killed in `put_new`. Errors
+        are ignored.
 
-        older_than_s: minimum seconds since an object was last written. A younger object may belong
-        to a `put_new` or `open` of another process, which would fail without the object.
+        older_than_s: remove only objects that were last written at least this many seconds ago. A
+        younger object may be in use by a `put_new` or `open` of another process.
         """
 
     def close(self) -> None:

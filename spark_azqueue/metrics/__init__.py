@@ -1,1 +1,1 @@
-"""Metrics: reports of the source, and the listener that collects them."""
+"""Metrics: the reports of a source, and the listener that collects them."""

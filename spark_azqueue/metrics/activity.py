@@ -1,4 +1,5 @@
-"""Tracks running queries by their start events, which precede their first metrics."""
+"""Tracks which queries run, by their start and end events. So a query is known before its first
+metrics."""
 
 from __future__ import annotations
 
@@ -7,13 +8,13 @@ from collections.abc import Iterable
 from typing import NamedTuple
 
 ENDED_AT_MOST = 100
-"""Maximum number of queries that are kept although they ended before their first metrics."""
+"""Maximum number of queries to keep that ended before their first metrics."""
 
 
 class QueryState(NamedTuple):
     """State of a query, derived only from its start and end events.
 
-    active: True if the query runs. failed: True if the query does not run and its newest run
+    active: True if the query runs. failed: True if the query does not run, and its newest run
     failed. failures: number of failed runs since the listener was made. started: time when the
     newest run started, in seconds since 1970; None if the run started before the listener was made.
     """
@@ -31,7 +32,7 @@ class Activity:
         self._runs: dict[str, str] = {}  # run id -> query
         self._others: set[str] = set()  # runs that read no queue
         self._ended_early: OrderedDict[str, None] = OrderedDict()
-        # by query; the field `active` of these values is not kept up to date
+        # state by query; its field `active` is not updated
         self._known: dict[str, QueryState] = {}
 
     def started(self, run: str, query: str, at: float, *, reads_queues: bool) -> None:
@@ -47,22 +48,22 @@ class Activity:
         self._ended_early.pop(query, None)
 
     def knows(self, run: str) -> bool:
-        """True if this run started or has metrics, and has not ended."""
+        """Return True if a start event or metrics of this run were seen, and no end event."""
         return run in self._runs
 
     def has_metrics(self, run: str, query: str) -> None:
-        """Record that the run is active and reads queues. The run may have started before the
-        listener was made.
+        """Record that the run is active and reads queues. Needed because the run may have started
+        before the listener was made.
         """
         self._runs[run] = query
         self._others.discard(run)
 
     def reads_no_queue(self, run: str) -> None:
-        """Record that the run's progress names no queue."""
+        """Record that the run reads no queue, according to its progress."""
         self._others.add(run)
 
     def ended(self, run: str, known: Iterable[str], *, failed: bool) -> None:
-        """Record the end of a run. known: the queries with metrics, which need not be kept here."""
+        """Record the end of a run. known: queries with metrics; their states are always kept."""
         query = self._runs.pop(run, None)
         if query and run not in self._others:
             if failed:
@@ -78,11 +79,11 @@ class Activity:
 
     @property
     def running(self) -> set[str]:
-        """The queries that run and read queues, or may read queues."""
+        """Return the queries that run and that read queues, or may read queues."""
         return {query for run, query in self._runs.items() if run not in self._others}
 
     def of_all(self, known: Iterable[str]) -> dict[str, QueryState]:
-        """Return the state of each query, even of queries without metrics. known: the queries with
+        """Return the state of each query, including queries without metrics. known: queries with
         metrics.
         """
         running, found = self.running, {}

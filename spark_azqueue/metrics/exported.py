@@ -1,4 +1,4 @@
-"""Metrics and counters that Prometheus and OpenTelemetry export, read on request."""
+"""The metrics that Prometheus and OpenTelemetry export. Values are read when an exporter asks."""
 
 from __future__ import annotations
 
@@ -25,8 +25,8 @@ class Snapshot(NamedTuple):
     """Current values: the state of each query, each query's newest metrics, and its queues.
 
     newest: each query's newest metrics. Their counters are sums over all runs of the query, because
-    several runs may begin between two reads of an exporter. watched: backlog and age of queues,
-    read without a running query. rates: messages per second, for queries that have a rate.
+    several runs may begin before an exporter asks again. watched: backlog and age of queues, read
+    independently of the query. rates: messages per second, for queries that have a rate.
     """
 
     states: Mapping[str, QueryState]
@@ -62,8 +62,7 @@ Samples = Iterator[tuple[Labels, float]]
 
 
 class Metric(NamedTuple):
-    """One exported metric. samples: function that yields the values of the labels, with the
-    metric's value.
+    """One exported metric. samples: yields the values of the labels with the value of the metric.
 
     Gauges are exported while the query runs or its queues are watched. Counters remain after the
     query has ended, and continue in the query's next run in this process. (Prometheus's client adds
@@ -79,8 +78,8 @@ class Metric(NamedTuple):
 
 
 class HistogramMetric(NamedTuple):
-    """An exported histogram, which remains after the query has ended, like a counter. samples:
-    function that yields the labels with the histogram.
+    """An exported histogram. Like a counter, it remains after the query has ended. samples: yields
+    the values of the labels with the histogram.
     """
 
     name: str
@@ -93,14 +92,14 @@ class HistogramMetric(NamedTuple):
 
 
 def _of_state(read: Callable[[QueryState], float | None], now: Snapshot) -> Samples:
-    """Yield values for each query from its start, even before its first metrics."""
+    """Yield a value for each query, from its start on, even before its first metrics."""
     for query, state in now.states.items():
         yield from _each(query, read(state))
 
 
 def _gauge(field: str, seen: Callable[[Snapshot, str], Any] | None, now: Snapshot) -> Samples:
-    """Yield values for each query that runs or whose queues are watched. seen: function that
-    returns a value read from the queues. This value is newer than the report.
+    """Yield a value for each query that runs, or whose queues are watched. seen: returns a value
+    that was read from the queues, which is newer than the query's report.
     """
     for query in {**now.newest, **now.watched}:
         value = seen(now, query) if seen and query in now.watched else None
@@ -110,8 +109,8 @@ def _gauge(field: str, seen: Callable[[Snapshot, str], Any] | None, now: Snapsho
 
 
 def _counter(read: Callable[[QueryMetrics], Any], now: Snapshot) -> Samples:
-    """Yield counters for each query from its start, with the value 0, so that exporters see the
-    first increase.
+    """Yield a counter for each query, from its start on. The counter begins with the value 0, so
+    that exporters see the first increase.
     """
     for query in {**now.states, **now.newest}:
         metrics = now.newest.get(query)
@@ -136,8 +135,8 @@ def _each(query: str, value: Any) -> Samples:
 
 
 def _expiry(now: Snapshot, query: str) -> float | None:
-    """Return the seconds until the first message expires, among the visible messages and those of
-    the newest batch.
+    """Return the seconds until the first message expires, of the visible messages and the messages
+    of the newest batch.
     """
     metrics = now.active(query)
     known: list[float] = [*now.watched[query].expires.values()]
@@ -176,7 +175,7 @@ _SEEN: Mapping[str, Callable[[Snapshot, str], Any]] = {
     "head_seconds": lambda now, query: now.watched[query].heads or None,
     "expires_seconds": _expiry,
 }
-"""Metrics for which a read of the queues returns a newer value than the query's last report."""
+"""Metrics whose value is also read from the queues, which is newer than the query's last report."""
 
 
 def _states() -> Iterator[Metric]:

@@ -1,7 +1,8 @@
-"""Latencies as histograms with fixed buckets, so that histograms of runs and sources can be added.
+"""Latencies as histograms with fixed buckets, so that histograms of several runs and sources can be
+added.
 
-Pure functions. Each latency is measured in one process. Only counts per bucket are sent to other
-processes.
+Pure functions. A latency is measured within one process. Other processes get only the counts of the
+buckets.
 """
 
 from __future__ import annotations
@@ -19,16 +20,16 @@ AGES: Bounds = (1, 2, 5, 10, 30, 60, 120, 300, 600, 1_800, 3_600, 14_400, 43_200
 """Buckets for ages of messages, in seconds: from a second to three days."""
 
 REQUESTS: Bounds = (0.005, 0.01, 0.025, 0.05, 0.075, 0.1, 0.25, 0.5, 0.75, 1, 2.5, 5, 7.5, 10)
-"""Buckets for durations of requests, as recommended by OpenTelemetry's conventions for
-messaging.
+"""Buckets for durations of requests, in seconds, as OpenTelemetry's conventions for messaging
+recommend.
 """
 
 BATCHES: Bounds = (0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 120, 300, 600, 1_800, 3_600)
 
 DELIVERY, COMMIT, BATCH = "delivery", "commit", "batch"
 """Names of latencies: the age of messages when they are put into a batch, the age of messages when
-the source learns of their batch's commit, and the duration of batches. All other names are kinds of
-requests. For a failed request, an error follows after a space: "delete 503".
+the source finds out that their batch is committed, and the duration of batches. All other names are
+kinds of requests. For failed requests, the error follows after a space: "delete 503".
 """
 
 NO_ANSWER, OTHER = "no_answer", "_OTHER"
@@ -45,8 +46,8 @@ def bounds_of(name: str) -> Bounds:
 
 @dataclass(frozen=True, slots=True)
 class Histogram:
-    """Counts per bucket, and the sum of all values (total_ms). There is one more bucket than
-    bounds.
+    """The count of each bucket, and the sum of all values in milliseconds (total_ms). There is one
+    more bucket than bounds.
     """
 
     bounds: Bounds
@@ -65,7 +66,7 @@ class Histogram:
 
     @property
     def cumulative(self) -> list[tuple[str, int]]:
-        """The buckets in Prometheus's form: each upper bound, with the number of values up to this
+        """The buckets in Prometheus's form: each upper bound with the number of values up to this
         bound.
         """
         names = [*(f"{bound:g}" for bound in self.bounds), "+Inf"]
@@ -96,8 +97,8 @@ class Histogram:
         )
 
     def since(self, before: Histogram | None) -> Histogram:
-        """Return the values since `before`. If `before` is not an earlier state of this histogram,
-        return all values.
+        """Return the values that were added since `before`; all values if `before` is not an
+        earlier state of this histogram.
         """
         if before is None:
             return self
@@ -106,11 +107,11 @@ class Histogram:
         return self if min(*counts, total_ms) < 0 else Histogram(self.bounds, counts, total_ms)
 
     def values(self) -> list[tuple[float, int]]:
-        """Return representative values with the same buckets and the same sum. Each value has the
-        number of its occurrences.
+        """Return values that have the same buckets and the same sum, each with its number of
+        occurrences.
 
-        In each bucket, the value is at the same fraction of the bucket's width. In the last bucket,
-        the value is the last bound, or as much greater as the sum requires.
+        There is one value for each bucket, at the same fraction of every bucket's width. In the
+        last bucket, the value is the last bound, or a larger value if the sum requires it.
         """
         least = sum(low * n for low, n in zip((0.0, *self.bounds), self.counts, strict=True))
         widths = [high - low for low, high in zip((0.0, *self.bounds), self.bounds, strict=False)]
@@ -125,7 +126,7 @@ class Histogram:
         return found
 
     def to_json(self) -> list[int]:
-        """Return the sum in milliseconds, and the counts without trailing zeros."""
+        """Return the sum in milliseconds, followed by the counts without trailing zeros."""
         last = max((place for place, count in enumerate(self.counts, 1) if count), default=0)
         return [self.total_ms, *self.counts[:last]]
 
@@ -146,7 +147,7 @@ Latencies = Mapping[str, Histogram]
 
 
 def added(one: Latencies, other: Latencies) -> dict[str, Histogram]:
-    """Return the sum of the two histograms of each name."""
+    """Return, for each name, the sum of the two histograms."""
     found = dict(one)
     for name, each in other.items():
         found[name] = found[name] + each if name in found else each
@@ -177,7 +178,8 @@ class Recorder:
     def observe(self, name: str, seconds: Iterable[float]) -> None:
         """Count these values. A negative value, which occurs if clocks differ, counts as 0.
 
-        After twenty error names, an error with a new name is counted as `_OTHER` of its kind.
+        After twenty different names with errors, a new error is counted as the error `_OTHER` of
+        its kind.
         """
         if name not in self._counts:
             kind, _, error = name.partition(" ")

@@ -5,7 +5,7 @@
     listener.latest("orders").backlog
     listener.as_dataframe(spark).show()
 
-The metrics are in the memory of this process, so they do not survive a restart.
+The metrics are only in the memory of this process, so they are lost at a restart.
 """
 
 from __future__ import annotations
@@ -43,24 +43,23 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 QUERIES_AT_MOST = 100
-"""Maximum number of queries whose metrics are kept. The queries that ended first are dropped
-first.
+"""Maximum number of queries whose metrics are kept. The queries that ended first are removed first.
 """
 
 _ENDED_AT_MOST = 1_000
 """Maximum number of ended runs that are kept for `wait_for_end`."""
 
 TRANSACTION_EVERY_S = 30.0
-"""Minimum number of seconds between two reads of the transaction log for one query."""
+"""Minimum number of seconds between two reads of a query's transaction log."""
 
 SCHEMA = QueryMetrics.columns()
 """Columns of `as_dataframe`, as DDL."""
 
 
 class AzQueueListener(StreamingQueryListener):
-    """Keeps the latest metrics of every query that reads queues, and logs a line for each batch.
+    """Keeps the latest metrics of each query that reads queues, and logs a line for each batch.
 
-    A query is identified by its name. A query without a name is identified by its id. Thread-safe.
+    A query is identified by its name or, without a name, by its id. Thread-safe.
     """
 
     def __init__(
@@ -84,14 +83,14 @@ class AzQueueListener(StreamingQueryListener):
         self._ends = threading.Condition(self._lock)
         self._ended: OrderedDict[str, None] = OrderedDict()  # the newest runs that have ended
         self._kept: OrderedDict[str, deque[QueryMetrics]] = OrderedDict()
-        self._before: dict[str, QueryMetrics] = {}  # including the counters of earlier runs
+        self._before: dict[str, QueryMetrics] = {}  # with counters of earlier runs
         self._carried: dict[str, Carried] = {}  # by run
-        self._batches: dict[str, Recorder] = {}  # durations of the batches of each query
+        self._batches: dict[str, Recorder] = {}  # histograms of batch durations by query
         self._followers: list[Callable[[QueryMetrics], object]] = []
         self._activity = Activity()
         self._transactions = SeldomRead(transactions) if transactions else None
         self._sends: set[str] = set()  # names of queries whose sink is a queue
-        # runs with a temporary checkpoint for which no warning was logged yet
+        # runs with a temporary checkpoint, before the warning is logged
         self._unsafe: set[str] = set()
         register(self)
 
@@ -145,9 +144,9 @@ class AzQueueListener(StreamingQueryListener):
         return known[-1] if known else None
 
     def totals(self, query: Any) -> QueryMetrics | None:
-        """Return the newest metrics of a query, with counters added up over all its observed runs.
+        """Return the newest metrics of a query. Counters are sums over all its observed runs.
 
-        So counters do not restart at 0 in each run. (In `latest` and `metrics`, they do.)
+        So they do not restart at 0 in each run, as in `latest` and `metrics`.
         """
         newest = self.latest(query)
         if newest is None:
@@ -196,18 +195,17 @@ class AzQueueListener(StreamingQueryListener):
         seconds.
 
         query: the StreamingQuery, which has ended. Spark notifies listeners later than callers that
-        wait for the query. Until the notification, the listener shows the query as running.
+        wait for the query. Until then, the listener shows the query as running.
         """
         run = str(query.runId)
         with self._ends:
             return self._ends.wait_for(lambda: run in self._ended, timeout_s)
 
     def observes(self, query: Any) -> bool:
-        """True if the listener gets the events of this run, because it is attached to the run's
-        session.
+        """True if the listener gets the events of this run: it is attached to the run's session.
 
-        query: the StreamingQuery. Spark reports the start of a query before it returns the query,
-        also with Connect.
+        query: the StreamingQuery. Spark reports a start before it returns the query, also with
+        Connect.
         """
         try:
             run = str(query.runId)
@@ -244,7 +242,7 @@ class AzQueueListener(StreamingQueryListener):
     # ── called by Spark ───────────────────────────────────────────────────────────────────────────
 
     def onQueryStarted(self, event: QueryStartedEvent) -> None:
-        """Record that the query runs, and whether its checkpoint is temporary."""
+        """Record that the query runs. Log a warning later if its checkpoint is temporary."""
         run, query = str(event.runId), str(event.name or event.id)
         checkpoint = self._in_jvm(str(event.id), lambda query: query.resolvedCheckpointRoot())
         unsafe = _is_temporary(checkpoint or "")
@@ -263,8 +261,8 @@ class AzQueueListener(StreamingQueryListener):
         self._take(event.progress.json)
 
     def onQueryIdle(self, event: QueryIdleEvent) -> None:
-        """Keep the metrics of an idle query. The event has no metrics, so the last progress is
-        read.
+        """Keep the metrics of an idle query. This event has no metrics, so the query's last
+        progress is read.
         """
         if self.spark is None:
             return
@@ -278,8 +276,8 @@ class AzQueueListener(StreamingQueryListener):
             self._take(progress.json)
 
     def onQueryTerminated(self, event: QueryTerminatedEvent) -> None:
-        """Record that the query ended. Keep its metrics; drop the metrics of the oldest ended
-        queries.
+        """Record that the query ended. Its metrics are kept; metrics of queries that ended long ago
+        may be removed.
         """
         if self._transactions:
             self._take_last_transaction(self._transactions, str(event.id), str(event.runId))
@@ -325,7 +323,7 @@ class AzQueueListener(StreamingQueryListener):
             trigger = (metrics.run_id, metrics.timestamp)
             is_repeated = bool(kept) and (kept[-1].run_id, kept[-1].timestamp) == trigger
             if kept and _nothing_happened(kept[-1], metrics):
-                kept.pop()  # otherwise, metrics of idle hours would displace those of batches
+                kept.pop()  # otherwise, idle hours would displace metrics of batches
             kept.append(metrics)
             self._kept.move_to_end(metrics.query)
             if metrics.messages and not is_repeated:
@@ -361,7 +359,7 @@ class AzQueueListener(StreamingQueryListener):
             return found
 
     def _take_last_transaction(self, transactions: SeldomRead, query_id: str, run: str) -> None:
-        """Update the newest metrics of this run, because the last transaction may be newer."""
+        """Read the last transaction of a run that ended, and add it to the run's newest metrics."""
         known = self._of(query_id)
         found = transactions.now(query_id) if known else None
         if found is None:
@@ -372,15 +370,15 @@ class AzQueueListener(StreamingQueryListener):
                 kept[-1] = replace(kept[-1], **found.metrics())
 
     def _reads_queues(self, query_id: str) -> bool:
-        """False if the query's plan has no azqueue source. True if it has one, or if the plan is
-        unknown.
+        """Return False if the query's plan has no azqueue source. Return True if it has, or if the
+        plan is unknown.
         """
         plan = self._in_jvm(query_id, lambda query: query.analyzedPlan().toString())
         return plan is None or "azqueue" in plan.lower()
 
     def _in_jvm(self, query_id: str, ask: Callable[[Any], Any]) -> str | None:
-        """Call `ask` with a query in the JVM and return the result. Return None if there is no such
-        query, as with Spark Connect.
+        """Call `ask` with the query's object in the JVM and return the result; None if there is no
+        such object, as with Spark Connect.
         """
         try:
             query = self.spark.streams.get(query_id)  # type: ignore[union-attr]
@@ -391,11 +389,11 @@ class AzQueueListener(StreamingQueryListener):
 
 
 class SeldomRead:
-    """Reads the transaction log at most every 30 seconds for each query, and keeps the result.
+    """Reads the transaction log of each query at most every 30 seconds, and keeps the result.
     Thread-safe.
 
-    If a log is unreadable, only the metrics of transactions are missing. A warning is logged once
-    per query.
+    If a log is unreadable, only the metrics of transactions are missing, and a warning is logged
+    once for each query.
     """
 
     def __init__(self, read: ReadTransaction, clock: Callable[[], float] = time.monotonic) -> None:
@@ -406,8 +404,8 @@ class SeldomRead:
         self._warned: set[str] = set()
 
     def of(self, query_id: str) -> TransactionReport | None:
-        """Return the newest transaction of this query from a read in the last 30 seconds. Return
-        None if there is no transaction.
+        """Return the newest transaction of this query, at most 30 seconds old; None if there is no
+        transaction.
         """
         with self._lock:
             known = self._known.get(query_id)
@@ -433,12 +431,14 @@ class SeldomRead:
 
 
 def _is_temporary(checkpoint: str) -> bool:
-    """True for a temporary folder that Spark made because the query has no checkpoint location."""
+    """Return True for a temporary folder that Spark made because the query has no checkpoint
+    location."""
     return checkpoint.rstrip("/").rpartition("/")[2].startswith("temporary-")
 
 
 def _nothing_happened(before: QueryMetrics, now: QueryMetrics) -> bool:
-    """True if only a poll happened between the two metrics."""
+    """Return True if the query only looked for messages between these two metrics, and found
+    none."""
     same = replace(before, timestamp=now.timestamp, batch_seconds=now.batch_seconds)
     return replace(same, requests=now.requests) == now
 

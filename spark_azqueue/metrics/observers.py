@@ -1,5 +1,5 @@
-"""Registry of this process's listeners, for code that waits until a listener is notified of a run's
-end.
+"""Registry of the listeners in this process, for code that waits until listeners are notified of a
+run's end.
 
 This module does not import Spark, so that decisions about restarts need no Spark.
 """
@@ -28,9 +28,7 @@ _all: WeakSet[Observer] = WeakSet()
 
 
 def register(observer: Observer) -> None:
-    """Add an observer for `observers_of`. The observer is dropped when no other object refers to
-    the observer.
-    """
+    """Register an observer. The observer is removed when no other object refers to it."""
     with _lock:
         _all.add(observer)
 

@@ -1,4 +1,4 @@
-"""Export of a listener's metrics to OpenTelemetry. Needs `pip install opentelemetry-api`.
+"""Exports a listener's metrics to OpenTelemetry. Needs `pip install opentelemetry-api`.
 
     export_to_opentelemetry(AzQueueListener.attach(spark))
 
@@ -34,7 +34,7 @@ Attributes = dict[str, str]
 
 
 def export_to_opentelemetry(listener: AzQueueListener, meter: Meter | None = None) -> None:
-    """Observe the listener's metrics with a meter (default: one of the global MeterProvider).
+    """Observe the listener's metrics with a meter (default: the global MeterProvider's).
 
     Call this function once per meter, because OpenTelemetry cannot undo the call.
     """
@@ -77,8 +77,8 @@ def _consumed(listener: AzQueueListener, _: CallbackOptions) -> Iterator[Observa
 def _attributes(
     query: str, operation: str, error: str = "", destination: str = OTHERS, template: str = ""
 ) -> Attributes:
-    """Return the attributes of an observation. template: patterns of queues, which replace the
-    names of queues, because there may be many names.
+    """Return the attributes of an observation. template: patterns of queues; used in place of the
+    names of queues, which may be many.
     """
     found = {
         "messaging.system": SYSTEM,
@@ -93,10 +93,11 @@ def _attributes(
 
 
 class _Recording:
-    """Records new values of each query's histograms, and the number of rows that sinks wrote."""
+    """Records the new values of each query's histograms, and the number of rows that sinks
+    wrote."""
 
     def __init__(self, meter: Meter, sends: Callable[[str], bool]) -> None:
-        """sends: function that returns True for a query whose sink is a queue."""
+        """sends: returns True for a query whose sink is a queue."""
         self._sends = sends
         self._known: dict[str, Latencies] = {}
         self._sent_at: dict[str, str] = {}

@@ -1,9 +1,9 @@
-"""Export of a listener's metrics to Prometheus. Needs `pip install prometheus-client`.
+"""Exports a listener's metrics to Prometheus. Needs `pip install prometheus-client`.
 
     export_to_prometheus(AzQueueListener.attach(spark))
     prometheus_client.start_http_server(9464, addr="127.0.0.1")
 
-Metrics are read from the listener at each scrape. This module does not store metrics.
+Metrics are read from the listener at each scrape. This module stores no metrics.
 """
 
 from __future__ import annotations
@@ -33,11 +33,12 @@ class MetricsCollector(Collector):
     """
 
     def __init__(self, now: Callable[[], Snapshot]) -> None:
-        """now: function that is called at each scrape and returns the current values."""
+        """now: called at each scrape; returns the current values."""
         self._now = now
 
     def describe(self) -> list[Metric]:
-        """Return no metrics, so that registering the collector does not collect metrics."""
+        """Return no metrics, because Prometheus would otherwise call `collect` when the collector
+        is registered."""
         return []
 
     def collect(self) -> Iterator[Metric]:
@@ -84,8 +85,8 @@ _IDLE_S = 5.0
 
 
 def _bounded(handler: Any) -> Any:
-    """Return a handler that closes idle connections, and connections beyond 32. (Each connection
-    has a thread.)
+    """Return a handler that closes idle connections, and all connections after the first 32. (Each
+    connection has a thread.)
     """
     free = threading.BoundedSemaphore(_CONNECTIONS)
 

@@ -1,4 +1,4 @@
-"""Metrics from one progress event of a query that reads queues.
+"""Metrics of a query that reads queues, from one progress event.
 
 The metrics are computed from Spark's progress JSON; see `source_progress.py`.
 """
@@ -15,13 +15,13 @@ from .latency import Latencies, added
 from .report import Counters, CountsByQueue, Report, TransactionReport, hints_of
 from .source_progress import Carried, seconds_since_1970, source_progress
 
-# None for values that Spark's release does not show.
+# A value is None if Spark's release does not show it.
 Count = int | None
 Seconds = float | None
 ByQueue = Mapping[str, int] | None
 
 TOTAL = "total"
-"""Marks a map of counters by name. The counters start from zero in each run."""
+"""Marks a field that is a map of counters by name. The counters start at zero in each run."""
 
 _NO_COLUMNS = ("counters", "latencies", "template")
 
@@ -39,10 +39,10 @@ _DDL: Mapping[Any, str] = {
 class QueryMetrics:
     """The metrics of one query at the end of a batch, or while the query is idle (messages = 0).
 
-    Only azqueue sources count. The values of several sources are added. Each field declares a
-    metric: the meaning, the name after `azqueue_`, the second label of a map, and TOTAL for a
-    counter. `metrics_of` computes the values. The columns and the exported metrics are derived from
-    the declarations. `report.py` declares the maps and counters of the source.
+    Only azqueue sources are included. If there are several, their values are added. Each field
+    declares a metric: its meaning, its name after `azqueue_`, the second label of a map, and TOTAL
+    for a counter. `metrics_of` computes the values. The columns and the exported metrics are
+    derived from the declarations. `report.py` declares the maps and counters of the source.
     """
 
     query: Annotated[str, "The query's name, or its id if it has no name."]
@@ -155,12 +155,12 @@ class QueryMetrics:
 
     @property
     def began(self) -> float:
-        """The field `timestamp` in seconds since 1970."""
+        """The time in the field `timestamp`, in seconds since 1970."""
         return seconds_since_1970(self.timestamp)
 
     @classmethod
     def meanings(cls) -> dict[str, str]:
-        """Return the meaning of each metric by name. Counters and latencies are left out."""
+        """Return the meaning of each metric by name, except counters and latencies."""
         hints = hints_of(cls).items()
         return {name: hint.__metadata__[0] for name, hint in hints if name not in _NO_COLUMNS}
 
@@ -207,8 +207,8 @@ def metrics_of(
     """Return the metrics of one progress event (parsed JSON). Return None if the query reads no
     queue.
 
-    transaction_of: function that returns the newest transaction of the query with this id. carried:
-    reports from earlier events of the same run. This call updates `carried`.
+    transaction_of: returns the newest transaction of the query with this id. carried: reports from
+    earlier events of the same run; this function updates them.
     """
     began = seconds_since_1970(str(progress["timestamp"]))
     carried = {} if carried is None else carried
@@ -237,7 +237,7 @@ def metrics_of(
         oldest_seconds=None if oldest is None else max(0.0, round(began - oldest, 3)),
         **_reported(report, is_current=is_current),
         template=report.template if report else "",
-        # Negative if the first message has expired since then.
+        # negative if the first message has expired
         expires_seconds=None if expires is None or not messages else round(expires - began, 3),
         sink_rows=_sink_rows(progress),
         **(transaction.metrics() if transaction else {}),
@@ -252,7 +252,7 @@ def _added(before: ByQueue, now: ByQueue) -> ByQueue:
 
 
 def _sink_rows(progress: Mapping[str, Any]) -> int | None:
-    """Return the number of rows that the sink wrote in this batch. Return None if there is no
+    """Return the number of rows that the sink wrote in this batch; None if Spark does not know the
     number (foreachBatch).
     """
     rows = (progress.get("sink") or {}).get("numOutputRows")
@@ -260,8 +260,8 @@ def _sink_rows(progress: Mapping[str, Any]) -> int | None:
 
 
 def _reported(report: Report | None, *, is_current: bool) -> dict[str, Any]:
-    """Return the metrics that the source reports. is_current: if False, return only the
-    counters.
+    """Return the metrics in a source's report. is_current: False to return only the counters,
+    because the report is old.
     """
     if report is None:
         return {}

@@ -1,5 +1,5 @@
-"""Parses facts from a progress event about the queues that a batch read. Detects a batch that the
-sink skipped.
+"""Parses, from a progress event, what a batch read from queues. Detects a batch that the sink
+skipped.
 """
 
 from __future__ import annotations
@@ -17,24 +17,24 @@ _DEQUEUE = "dequeue"
 
 
 class Read(NamedTuple):
-    """Facts from one progress event about the queues that the event's batch read.
+    """What a progress event shows about its batch and the queues that the batch read.
 
     batch: run and number of the batch. sources: number of sources that read queues. messages:
-    number of messages whose rows the batch has. is_new: True if at least one source had a new
+    number of messages whose rows the batch has. is_new: True if at least one source made a new
     batch, perhaps without rows. is_repeated: True if Spark repeated the batch after a failure, and
     requested no new batch. is_old_spark: True if the event is from Spark 4.0 or 4.1, where
-    `availableNow` runs a single batch; None if unknown, for example for a repeated batch. ends: the
-    offsets at the end of each source's batch.
+    `availableNow` runs a single batch; None if unknown, for example for a repeated batch. ends: for
+    each source, the offset at the end of its batch.
 
     oldest: for each source with a batch, the account and the earliest insertion time of the
     messages, in seconds since 1970 by the service's clock; None if unknown. With leaseOn=executors,
-    the time is that of the previous batch, which is the newest known time.
+    this is the time of the previous batch, because no newer time is known.
 
     seconds: duration of the trigger. visibility_timeout: visibility timeout of new leases, or 0 if
-    unknown. hides: True if messages may be invisible, because tasks were killed or a dequeue of the
-    run got no answer. counters: counters of the run so far, or None if they are not reported.
-    unread: number of messages in a new batch of which no row was read, which means that the sink
-    skipped the batch; otherwise 0.
+    unknown. hides: True if tasks were killed or a dequeue of the run got no answer, so that
+    messages may be invisible. counters: counters of the run so far, or None if they are not
+    reported. unread: number of messages in a new batch if no row of the batch was read, because the
+    sink skipped it; otherwise 0.
     """
 
     batch: tuple[str, int]
@@ -58,8 +58,7 @@ class Read(NamedTuple):
 
 
 def read_of(progress: Mapping[str, Any]) -> Read | None:
-    """Parse the facts about queues in a progress event (JSON). Return None if the query reads no
-    queue.
+    """Parse a progress event (JSON). Return None if the query reads no queue.
 
     Never raises.
     """
@@ -83,7 +82,7 @@ def _read(progress: Mapping[str, Any]) -> Read | None:
     is_new = [
         bool(start != end and end["batch"] and CLOSING not in end) for start, end, _ in offsets
     ]
-    # A report in an offset is about the run that made the offset.
+    # A report in an offset describes the run that made the offset.
     reports = [
         ours.report if ours.report and (latest and (ours.made_at is None or new)) else None
         for (_, ours), new in zip(found, is_new, strict=True)
@@ -95,7 +94,7 @@ def _read(progress: Mapping[str, Any]) -> Read | None:
         sum(ours.messages for _, ours in found),
         any(is_new),
         not latest,
-        # Use the end of the batch in place of the source's report.
+        # The end of the batch shows this, not the source's report.
         all({"batch", "account"} <= each.keys() for each in latest) if latest else None,
         tuple(end for _, end, _ in offsets),
         tuple(
@@ -122,7 +121,8 @@ _LOST = frozenset(f"{_DEQUEUE} {each}" for each in (NO_ANSWER, 500, 502, 504))
 
 
 def _loses(report: Report) -> bool:
-    """True if dequeues of the run were sent but not answered. Some may still be under way."""
+    """Return True if dequeues of the run were sent and got no answer. Some may still be in
+    flight."""
     answered = sum(
         each.count
         for name, each in report.latencies.items()
@@ -132,8 +132,8 @@ def _loses(report: Report) -> bool:
 
 
 def skipped(read: Read) -> str:
-    """Return a warning for a batch that has messages but of which no row was read. Return "" for
-    other batches.
+    """Return a warning if the batch has messages, but no row of the batch was read; "" for other
+    batches.
     """
     if not read.unread:
         return ""
@@ -159,8 +159,8 @@ def skipped(read: Read) -> str:
 
 
 def _messages_in(end: Mapping[str, Any]) -> int:
-    """Return the number of messages in the batch of this offset. Return 0 for a plan, because its
-    tasks lease the messages later.
+    """Return the number of messages in the batch of this offset; 0 for a plan, whose tasks lease
+    messages later.
     """
     if "slots" in end:
         return 0

@@ -1,6 +1,6 @@
 """Reports of a source (backlog, leases and counters), and of a sink's transaction log.
 
-Spark shows the `Report` as JSON in the progress, next to the offsets. A report does not survive a
+Spark shows the `Report` as JSON in the progress, next to the offsets. A report is lost at a
 restart, so every run of a query counts from zero.
 """
 
@@ -19,24 +19,25 @@ from .latency import Latencies, added, latencies_from_json, latencies_to_json
 REPORT_VERSION = 1
 
 MOST_QUEUES_REPORTED = 100
-"""Maximum number of queues that have their own metrics, because each queue is a time series. The
-backlog has no such limit.
+"""Maximum number of queues with metrics of their own, because each queue is a time series. This
+limit does not apply to the backlog.
 """
 
 AT = "at"
-"""Field of a report in an offset: the time at which the report was made, in seconds since 1970."""
+"""Field of a report in an offset: time at which the report was made, in seconds since 1970."""
 
 BYTES_IN_AN_OFFSET = 4_096
 _MOST_IN_AN_OFFSET = (20, 10, 5, 0)
-"""Candidates for the number of queues with their own metrics in an offset. The first number with
-which the report fits is used.
+"""Numbers of queues with metrics of their own in an offset. The first number with which the report
+is small enough is used.
 """
 
 _MOST_NAMES = 10_000
-"""Maximum number of names in an accepted report. A query reads at most 1,000 queues."""
+"""Maximum number of names in a report that is accepted. A query reads at most 1,000 queues."""
 
 OTHERS = "(others)"
-"""Name under which all further queues are counted. No queue can have this name."""
+"""Name under which all queues without metrics of their own are counted. No queue can have this
+name."""
 
 _NAME = re.compile(rf"[a-z0-9_-]{{1,63}}|{re.escape(OTHERS)}")
 """Pattern of the names that a report may contain.
@@ -79,7 +80,7 @@ def hints_of(kind: type) -> Mapping[str, Any]:
 
 @dataclass(slots=True)
 class Counters:
-    """Totals since the query's run began. Most are numbers of messages.
+    """Totals since the run of the query began. Most of them are numbers of messages.
 
     With leaseOn=driver, the lock of the ledger guards the counters.
     """
@@ -129,9 +130,7 @@ class Counters:
 
 
 class CountsByQueue:
-    """Counts for each of the first hundred queues by name, and one count for all other queues
-    together.
-    """
+    """A count for each of the first hundred queues, by name, and one count for all other queues."""
 
     def __init__(self) -> None:
         self._counts: Counter[str] = Counter()
@@ -154,7 +153,7 @@ class CountsByQueue:
 
 @dataclass(frozen=True, slots=True)
 class LogReport:
-    """The state of a write-ahead log, including batches of earlier runs.
+    """State of a write-ahead log, including batches of earlier runs.
 
     `QueryMetrics` has the meaning of each field: `log_segments` is `segments`, and so on.
     """
@@ -201,13 +200,13 @@ class TransactionReport:
 
 
 ReadTransaction = Callable[[str], TransactionReport | None]
-"""Function that takes a query's id and reads the transaction log. It returns None if the log has no
-record of the query.
+"""Function that takes a query's id and returns the query's newest transaction, read from the log;
+None if the log has none.
 """
 
 
 class _Map(NamedTuple):
-    """Names of a map: in the JSON, which leaves out an empty map, and in `QueryMetrics`."""
+    """Names of a map in the report's JSON (which leaves out an empty map) and in `QueryMetrics`."""
 
     json: str
     metric: str
@@ -221,22 +220,22 @@ class Report:
 
     backlog: the service's approximate number of messages in each queue, including leased and
     delayed messages. Queues whose count failed are left out. held: number of leased messages,
-    without those that the source knows to be deleted or lost. unconfirmed_deletes: number of
-    committed messages that are not deleted yet; the source deletes each when a dequeue returns it.
-    visibility_timeout: visibility timeout of new leases, in seconds. log: state of the write-ahead
-    log; None without a log, and before the log is open. poison: number of messages in each poison
-    queue; empty if no poison queue is used.
+    except messages that are known to be deleted or whose leases are lost. unconfirmed_deletes:
+    number of committed messages that are not deleted yet; the source deletes such a message when it
+    is dequeued again. visibility_timeout: visibility timeout of new leases, in seconds. log: state
+    of the write-ahead log; None without a log, and before the log is open. poison: number of
+    messages in each poison queue; empty if no poison queue is used.
 
     expires: time at which the first message of the newest batch expires, in seconds since 1970;
     None if no message expires. oldest: with leaseOn=executors, insertion time of the oldest message
-    of the newest closed batch, in seconds since 1970; None if unknown, or if the offset has the
+    of the newest closed batch, in seconds since 1970; None if unknown, or if the offset has this
     time. hidden_for: seconds for which messages of killed tasks may stay invisible.
 
     heads: age of the first visible message of each queue, in seconds, at the last read.
     delivered_by_queue: number of messages passed to Spark since the run began. requests: number of
-    requests to queues from the source's process, by operation; empty if tasks send requests as
-    well. latencies: histograms since the run began, see `latency.py`. template: the option `queue`
-    if the option has patterns, otherwise "".
+    requests to queues from the source's process, by operation; empty if tasks also send requests.
+    latencies: histograms since the run began, see `latency.py`. template: the option `queue` if the
+    option has patterns, otherwise "".
     """
 
     backlog: _Counts
@@ -308,9 +307,7 @@ class Report:
         return {name: each for name, each in value.items() if name != "latencies"}
 
     def counted(self) -> Report:
-        """Return a report with only the counters. All other values may have changed since the
-        report was made.
-        """
+        """Return a report with only the counters, because the other values are outdated."""
         totals: dict[str, Any] = {
             name: getattr(self, name) for name, each in self._maps() if each.is_total
         }
@@ -367,7 +364,7 @@ class Report:
 
 
 def _added(one: _Sum, other: _Sum, **given: Any) -> _Sum:
-    """Add two objects field by field. Fields in `given` are set to the given values instead."""
+    """Add two objects field by field. Fields in `given` are not added, but set to these values."""
     names = hints_of(type(one)).keys() - given.keys()
     sums: dict[str, Any] = {name: _plus(getattr(one, name), getattr(other, name)) for name in names}
     return type(one)(**sums, **given)

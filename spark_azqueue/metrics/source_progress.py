@@ -1,7 +1,7 @@
-"""The part of one source in a query's progress event, parsed from Spark's progress JSON.
+"""Parses the part of one source in the JSON of a query's progress event.
 
-The offsets describe the batch, and `latestOffset` has the source's own report. On Spark 4.0 and
-4.1, the offset of a new batch has the report; see `Carried`.
+The offsets describe the batch, and `latestOffset` contains the source's report. On Spark 4.0 and
+4.1, the offset of a new batch contains the report; see `Carried`.
 """
 
 from __future__ import annotations
@@ -14,19 +14,17 @@ from typing import Any, NamedTuple
 from .report import AT, Report, whole
 
 DAMAGE = (LookupError, TypeError, ValueError, AttributeError, OverflowError, RecursionError)
-"""Errors that a value may cause if the source did not write it."""
+"""Errors that parsing may raise for a value that the source did not write."""
 
 CLOSING = "closing"
-"""Field that an offset has at the end of an empty batch: see `source/engine_calls.py`."""
+"""Field of a closing offset, which ends an empty batch: see `source/engine_calls.py`."""
 
 Carried = dict[int, tuple[float, Report]]
-"""For each source in a query's run, the newest report from an offset, and the time of this
-report.
-"""
+"""For each source of a query's run, the newest report that an offset contained, and its time."""
 
 CARRIED_FOR_S = 60.0
-"""Seconds for which the state in such a report counts as current. The counters in the report stay
-valid for longer.
+"""Seconds for which the state in such a report counts as current. Its counters stay valid for
+longer.
 """
 
 
@@ -45,7 +43,7 @@ class SourceProgress(NamedTuple):
 
     def with_carried(self, number: int, began: float, carried: Carried) -> SourceProgress:
         """Return this progress with the newest report. began: start of the trigger. A report that
-        was made earlier belongs to an older offset.
+        was made before it belongs to an older offset.
         """
         if self.report and self.made_at is None:
             return self  # Spark has requested this report
@@ -62,8 +60,8 @@ class SourceProgress(NamedTuple):
 
 
 def source_progress(source: Mapping[str, Any]) -> SourceProgress | None:
-    """Parse a source's part of the progress. Return None if the source is not an azqueue source, or
-    if the part is damaged.
+    """Parse a source's part of the progress; None if the source is not an azqueue source, or if the
+    part is damaged.
     """
     try:
         return _undamaged(source)
@@ -108,11 +106,11 @@ def _made_at(report: Mapping[str, Any]) -> int | None:
 
 
 def _logged(start: Mapping[str, Any] | None, end: Mapping[str, Any], rows: int) -> int:
-    """Return the number of messages between two offsets of a log. An offset has the number of
-    messages of its own batch.
+    """Return the number of messages between two offsets of a log. An offset contains the number of
+    messages of its last batch.
 
-    On Spark 4.0 and 4.1, the first batch after a restart may contain two batches of the log. In
-    that case, the number of rows is returned.
+    On Spark 4.0 and 4.1, the first batch after a restart may consist of two batches of the log. In
+    this case, the number of rows is returned.
     """
     before = start.get("batch") if start else None
     return whole(end["messages"]) if before in (None, int(end["batch"]) - 1) else rows

@@ -1,4 +1,4 @@
-"""Backlog and age of queues, read without a running query."""
+"""Backlog and age of queues, read independently of queries."""
 
 from __future__ import annotations
 
@@ -15,12 +15,11 @@ _Counts = Mapping[str, int]
 class Watched:
     """The state of one query's queues, by the name of the queue.
 
-    answers: 1 for a queue whose last read succeeded, else 0. A pattern whose queues could not be
-    listed has 0. backlog: the service's approximate number of messages, including leased and
-    delayed messages. poison: the same number for poison queues. visible: number of visible
-    messages. Queues for which a peek returned 32 messages are left out, because they may have more.
-    heads: age of the first visible message, in seconds. expires: seconds until the first visible
-    message expires.
+    answers: 1 for a queue whose last read succeeded, else 0; also 0 for a pattern if listing queues
+    failed. backlog: the service's approximate number of messages, including leased and delayed
+    messages. poison: the same number for poison queues. visible: number of visible messages. Queues
+    for which a peek returned 32 messages are left out, because they may have more. heads: age of
+    the first visible message, in seconds. expires: seconds until the first visible message expires.
     """
 
     answers: _Counts = field(default_factory=dict)
@@ -32,7 +31,7 @@ class Watched:
 
     @classmethod
     def of_all(cls, watched: Sequence[Watched]) -> Watched:
-        """Return these states combined, for the sources of one query."""
+        """Combine these states, which belong to the sources of one query."""
         return cls(
             **{
                 field: {
@@ -43,8 +42,8 @@ class Watched:
         )
 
     def scaling(self, held: int) -> Scaling | None:
-        """Return the counts for scaling. Return None if the read of a queue failed, because its
-        messages would be missing.
+        """Return the counts for scaling; None if a queue could not be read, because its messages
+        would be missing.
 
         held: number of messages that the query is known to have leased.
         """
@@ -68,9 +67,8 @@ class Scaling:
     """Counts for scaling. waiting: number of visible messages. elsewhere: number of messages that
     are delayed or that other consumers have leased.
 
-    If a peek of a queue returns 32 messages, the number of invisible messages is unknown. In that
-    case, all messages except those that the query has leased count as waiting, as with KEDA's
-    `visibleonly`.
+    If a peek of a queue returns 32 messages, the number of invisible messages is unknown. In this
+    case, all messages that the query has not leased count as waiting, as with KEDA's `visibleonly`.
     """
 
     waiting: int
@@ -78,6 +76,6 @@ class Scaling:
 
 
 WatchQueues = Callable[[], Mapping[str, Watched]]
-"""Function that returns the state of queues, by the name of the query. Queries whose state is
-unknown are left out.
+"""Function that returns, by the name of the query, the state of the query's queues. Queries whose
+state is unknown are left out.
 """

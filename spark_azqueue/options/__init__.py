@@ -1,1 +1,1 @@
-"""The options. The configs of source and sink declare them on their fields."""
+"""The options, which are declared on the fields of the configs of source and sink."""

@@ -29,7 +29,7 @@ ENVIRONMENT_VARIABLE = "AZURE_STORAGE_CONNECTION_STRING"
 
 invalid_account = partial(InvalidOption, condition=Condition.INVALID_ACCOUNT)
 
-# Azurite's account and key. They are public (see Azurite's README), and valid only for Azurite.
+# Azurite's account and key. Both are public (see Azurite's README), and valid only for Azurite.
 _AZURITE = {
     "accountname": "devstoreaccount1",
     "accountkey": (
@@ -132,8 +132,8 @@ _WAYS = (
 
 @dataclass(frozen=True, kw_only=True)
 class SharedConfig:
-    """Settings that source and sink share. parallelism: None means chosen from the service's
-    answers.
+    """Settings that source and sink share. parallelism: None to learn the number of parallel
+    requests from the service's answers.
     """
 
     account: Account = made_of(*ACCOUNT_OPTIONS)
@@ -163,12 +163,12 @@ class SharedConfig:
 
 
 def read_account(options: Mapping[str, Any], environment: Mapping[str, str]) -> Account:
-    """Return the account, with the single credential in parsed options. values: options by
-    canonical name.
+    """Return the account and the credential that parsed options name. values: options by canonical
+    name.
 
     environment: environment variables, such as `os.environ`, which are used if the options name no
     account, or name a provider. Raises InvalidOption if there is no credential, more than one
-    credential, or a forbidden credential.
+    credential, or a credential that a policy forbids.
     """
     given = {name: value for name, value in options.items() if value is not None}
     text = given.get("secret.connectionString")
@@ -206,8 +206,8 @@ def read_account(options: Mapping[str, Any], environment: Mapping[str, str]) -> 
 
 
 def _is_of_a_user(ways: Sequence[str], given: Mapping[str, Any]) -> bool:
-    """True if the credential is a SAS that may be bound to a user, and the options also have a
-    source of the user's token.
+    """Return True if the credential is a SAS that may be bound to a user, and the options also say
+    how to get the user's token.
     """
     sas, *others = ways
     if others not in (["credential"], ["credentialProvider"]):
@@ -271,7 +271,7 @@ _NEEDED = {
     IdentityKind.FABRIC: (),
 }
 _DETAILS = {
-    # Options that are allowed only with some credentials, each with these credentials.
+    # For each option that is allowed only with some credentials: these credentials.
     **dict.fromkeys(_ENTRA, "a Microsoft Entra identity"),
     "clientSecret": "credential=servicePrincipal",
     "serviceCredential": "credential=databricks",
@@ -295,7 +295,7 @@ def _check_details(
 def from_connection_string(text: str, source: str, service: str = "queue") -> Account:
     """Return the account in a connection string. Its `url` is the endpoint of `service`.
 
-    source: origin of the text, for error messages. service: "queue" or "blob". Raises
+    source: where the text comes from, for error messages. service: "queue" or "blob". Raises
     InvalidOption.
     """
     parts = connection_string_parts(text, source)
@@ -313,8 +313,8 @@ def from_connection_string(text: str, source: str, service: str = "queue") -> Ac
     url = checked_url(url, f"{named} of the {source}", service)
     if not (key or sas):
         raise invalid_account(f"the {source} has neither AccountKey nor SharedAccessSignature")
-    # If the queues are not at the usual address, as in an emulator, the blobs are not at the usual
-    # address either.
+    # If the queues are not at the usual address, for example in an emulator, the blobs are not
+    # either.
     unusual = "queueendpoint" in parts and "blobendpoint" not in parts
     return Account(
         name or account_name(url),
@@ -326,8 +326,8 @@ def from_connection_string(text: str, source: str, service: str = "queue") -> Ac
 
 
 def account_key(text: str, source: str) -> str:
-    """Return an account key. Raises InvalidOption if the text is not a key. source: origin of the
-    text, for error messages.
+    """Return an account key. Raises InvalidOption if the text is not a key. source: where the text
+    comes from, for error messages.
     """
     if _is_base64(text):
         return text
@@ -351,7 +351,8 @@ def _is_base64(text: str) -> bool:
 def sas_token(text: str, source: str) -> str:
     """Return a SAS without "?".
 
-    Raises InvalidOption if the text is not a SAS. source: origin of the text, for error messages.
+    Raises InvalidOption if the text is not a SAS. source: where the text comes from, for error
+    messages.
     """
     sas = text.lstrip("?").strip()
     if "sig=" not in sas:
@@ -365,9 +366,10 @@ def sas_token(text: str, source: str) -> str:
 
 
 def checked_url(url: str, source: str, service: str = "queue") -> str:
-    """Return an account's URL without a trailing slash, and with the scheme in lower case.
+    """Check an account's URL. Return it without a trailing slash, and with the scheme in lower
+    case.
 
-    source: option with the URL, for error messages. service: "queue" or "blob". Raises
+    source: option that has the URL, for error messages. service: "queue" or "blob". Raises
     InvalidOption.
     """
     url = url.rstrip("/")
@@ -395,8 +397,8 @@ def _port_is_legal(found: re.Match[str] | None) -> bool:
 
 
 def _masked(url: str) -> str:
-    """Describe a text that is not an address, for an error. The text is hidden if it may contain a
-    secret.
+    """Return a text that is not an address, for an error. A text that may contain a secret is
+    hidden.
     """
     if _HARMLESS.fullmatch(url) and ("." in url or "://" in url):
         return repr(url)
@@ -446,8 +448,8 @@ def connection_string_parts(text: str, source: str) -> dict[str, str]:
 
 
 def endpoint(parts: Mapping[str, str], service: str) -> str | None:
-    """Return the endpoint in a connection string. If there is none, derive the endpoint from the
-    account name. Return None if that is missing, too.
+    """Return the endpoint in a connection string or, without one, the usual endpoint of the
+    account's name. None if the name is missing too.
     """
     if url := parts.get(f"{service}endpoint", "").rstrip("/"):
         return url

@@ -1,4 +1,4 @@
-"""largeBody=blob: the account and container for large bodies, from the options."""
+"""largeBody=blob: reads the account and container for large bodies from the options."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ _BLOB_ACCOUNT = (
 
 @dataclass(frozen=True, kw_only=True)
 class ClaimCheck:
-    """Storage of large bodies.
+    """Where large bodies are stored.
 
     account: the account; its `url` is the blob endpoint. delete: True to delete a blob when its
     message is settled.
@@ -82,7 +82,7 @@ BLOB_OPTIONS = (_LARGE_BODY, *options_of(ClaimCheck))
 def read_claim_check(values: ParsedOptions, account: Account | None) -> ClaimCheck | None:
     """Return the settings for large bodies, or None with largeBody=fail. Raises InvalidOption.
 
-    account: account of the queues, or None if the blobs are in an account of their own.
+    account: account of the queues; None if the options name a separate account for blobs.
     """
     if values["largeBody"] is LargeBody.FAIL:
         logs = [values[name] for name in ("writeAheadLog", "transactionLog", "readLog")]
@@ -143,11 +143,11 @@ def section(
     account: Account,
     invalid: Callable[[str], InvalidOption],
 ) -> T | None:
-    """Return a log's settings with the log's account. Return None if the first option of `config`
-    is not set.
+    """Return the settings of a log, with the log's account; None if the first option of `config` is
+    not set.
 
-    The first option is the log's place. account: account of the queues. invalid: function that
-    makes the error if another option of `config` is set without a place.
+    The first option is the place of the log. account: account of the queues. invalid: makes the
+    error if another option of `config` is set, but not the place.
     """
     place = values[next(options_of(config)).name]
     if place is None:

@@ -1,4 +1,4 @@
-"""Enumerations of the values of options."""
+"""Enumerations of option values."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import enum
 
 
 class Side(enum.Flag):
-    """The side of an option: source, sink or both."""
+    """Where an option applies: at a source, at a sink, or at both."""
 
     SOURCE = enum.auto()
     SINK = enum.auto()
@@ -36,7 +36,7 @@ class LargeBody(str, enum.Enum):
 
 
 class QueuePriority(str, enum.Enum):
-    """How a stream's batches are divided among several queues."""
+    """How a stream divides its batches among several queues."""
 
     FAIR = "fair"
     STRICT = "strict"
@@ -50,21 +50,21 @@ class IsolationLevel(str, enum.Enum):
 
 
 class DeleteAfter(str, enum.Enum):
-    """Time at which a source with a write-ahead log deletes the messages of a batch."""
+    """When a source with a write-ahead log deletes the messages of a batch."""
 
     COMMIT = "commit"
     LOG = "log"
 
 
 class LeaseOn(str, enum.Enum):
-    """Place where a source's messages are dequeued, stored and deleted."""
+    """Where the messages of a source are dequeued, stored and deleted."""
 
     DRIVER = "driver"
     EXECUTORS = "executors"
 
 
 class LogStart(str, enum.Enum):
-    """First batch of a write-ahead log for a new checkpoint."""
+    """At which batch of a used write-ahead log a new checkpoint begins."""
 
     EARLIEST = "earliest"
     AFTER_COMMITTED = "afterCommitted"

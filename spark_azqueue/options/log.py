@@ -24,9 +24,7 @@ _invalid = partial(InvalidOption, condition=Condition.INVALID_LOG_OPTION)
 _invalid_executors = partial(InvalidOption, condition=Condition.INVALID_EXECUTORS_OPTION)
 
 MOST_STORED_BYTES = 256 * 2**20
-"""Maximum size, in bytes, of a batch or slot with a log, because a batch or slot is stored as one
-object.
-"""
+"""Maximum size, in bytes, of a batch or a slot with a log, because each is stored as one object."""
 
 _EXPECTED = "blob:<container>/<folder>, or file:/<folder> (an absolute path)"
 _BLOB_FOLDER = re.compile(r"[0-9A-Za-z._/-]{1,200}")
@@ -34,17 +32,17 @@ _BLOB_FOLDER = re.compile(r"[0-9A-Za-z._/-]{1,200}")
 
 @dataclass(frozen=True)
 class LogPlace:
-    """A folder for a log. container: None for a folder in a file system, whose path is absolute."""
+    """A folder for a log. container: None for a folder in a file system; its path is absolute."""
 
     container: str | None
     folder: str
 
-    def __str__(self) -> str:  # the text as in the option
+    def __str__(self) -> str:  # the text of the option
         return f"blob:{self.container}/{self.folder}" if self.container else f"file:{self.folder}"
 
 
 def log_place(value: str) -> LogPlace:
-    """Parse the option. Raises ValueError that states the rules.
+    """Parse the option. Raises ValueError with the rules.
 
     Raises InvalidOption if a policy forbids the folder.
     """
@@ -94,16 +92,16 @@ FAIL_ON_DATA_LOSS = Option(
     " without these rows, or with a batch that may be written twice.",
     default=True,
 )
-"""Option for the log of a source and for the log of a sink."""
+"""Option that applies to the log of a source and to the log of a sink."""
 
 
 @dataclass(frozen=True)
 class LogConfig:
     """The write-ahead log's settings.
 
-    account: for a log in blobs, the account, whose `url` is the blob endpoint. start: first batch
-    for a new checkpoint if the log has committed batches; None means that such a start is refused.
-    delete_after: time at which the messages of a batch are deleted.
+    account: for a log in blobs, the account, whose `url` is the blob endpoint. start: batch at
+    which a new checkpoint begins if the log has committed batches; None to refuse such a start.
+    delete_after: when the messages of a batch are deleted.
     """
 
     place: LogPlace = option(
@@ -204,9 +202,9 @@ LEASE_ON = Option(
 class ExecutorsConfig:
     """The settings of leaseOn=executors.
 
-    slots: maximum number of tasks of a micro-batch, each with its own queues. None means as many as
-    can run at the same time. max_bytes: the option `maxBytesPerTrigger`, or None if it was not set.
-    If it is None, the default applies to each slot.
+    slots: maximum number of tasks of a micro-batch, each with its own queues; None for the number
+    of tasks that can run at the same time. max_bytes: the option `maxBytesPerTrigger`; None if it
+    was not set. In this case, the default applies to each slot.
     """
 
     slots: int | None = option(
@@ -233,7 +231,7 @@ def check_place(values: ParsedOptions) -> None:
 
 
 def read_executors(values: ParsedOptions, log: LogConfig | None) -> ExecutorsConfig | None:
-    """Return the settings, or None with leaseOn=driver.
+    """Return the settings; None with leaseOn=driver.
 
     Raises InvalidOption. log: settings of the same query's log.
     """

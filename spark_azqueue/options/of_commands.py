@@ -1,7 +1,7 @@
 """The options that each command uses: one table, for commands, docs/commands.md and tests.
 
 A command uses an option, refuses the option, or reports that the option has no effect. No option is
-silently dropped. Every command accepts an option whose value is what the command does anyway
+silently ignored. A command accepts any option whose value is what the command does anyway
 (`operation=enqueue`).
 """
 
@@ -20,7 +20,7 @@ from .parse import OPTIONS, parse
 
 
 class Use(enum.Enum):
-    """Treatment of an option by a command. The value is the text in docs/commands.md."""
+    """What a command does with an option. The value is the text in docs/commands.md."""
 
     TAKEN = "used:"
     ARGUMENT = "an argument instead:"
@@ -32,7 +32,8 @@ COMMANDS = (
     *("count", "watch", "peek", "move", "redrive", "purge", "export", "search"),
     *("export --log", "search --log", "send", "replay", "finish", "certify"),
 )
-"""The columns of the table. (`check` and `ingest` accept options as Spark does.)"""
+"""The columns of the table. (`check` and `ingest` are not in the table, because they accept the
+same options as Spark.)"""
 
 _LOGS = ("export --log", "search --log", "replay")
 _TAKES = ("move", "redrive", "export", "search")
@@ -43,8 +44,8 @@ _BLOBS = (*_LOGS, "send", "finish", "certify")
 
 
 class OptionRow(NamedTuple):
-    """Options that have the same treatment by each command. A command that is in no column has no
-    use for the options.
+    """Options that every command treats alike. If no field names a command, the options have no
+    effect on the command.
     """
 
     options: tuple[str, ...]
@@ -52,7 +53,7 @@ class OptionRow(NamedTuple):
     refused: tuple[str, ...] = ()
     argument: tuple[str, ...] = ()
     instead: str = ""
-    """For `refused`: the advice."""
+    """What to do in place of setting the option, for commands that refuse it."""
 
 
 ROWS = (
@@ -119,11 +120,11 @@ ROWS = (
         instead="use --batch, --from and --to-time, with --log",
     ),
 )
-"""An option without a row is about the run of a query, so no command has a use for it."""
+"""An option that has no row affects only running queries, so it has no effect on a command."""
 
 
 def use_of(command: str, option: str) -> Use:
-    """Return the treatment of an option by a command. command: one of `COMMANDS`."""
+    """Return what a command does with an option. command: one of `COMMANDS`."""
     row = _row_of(option)
     for commands, use in (
         (row.taken, Use.TAKEN),
@@ -140,13 +141,13 @@ def _row_of(option: str) -> OptionRow:
 
 
 def rest() -> Iterator[str]:
-    """Return the options for which no command has a use."""
+    """Return the options that have no effect on any command."""
     return (each.name for each in OPTIONS if not any(each.name in row.options for row in ROWS))
 
 
 class CommandOptions(NamedTuple):
-    """taken: the parsed options that the command uses; all other options have their defaults. idle:
-    names of the options without effect.
+    """Options of a command. taken: parsed options; an option that the command does not use has its
+    default. idle: names of the options that have no effect.
     """
 
     taken: ParsedOptions

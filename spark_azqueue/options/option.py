@@ -2,9 +2,9 @@
 
     max_bytes: int = option("maxBytesPerTrigger", byte_size(2**16, 2**31), "…", default=2**25)
 
-An option without a field of its own is declared as an `Option` next to the code that uses it. The
-field that this code fills also names the option in `made_of`. From the declarations come
-`parse.OPTIONS`, the defaults, the suggestions for an unknown option, and docs/options.md (by
+An option that has no field of its own is declared as an `Option` next to the code that uses it. The
+field that this code computes names the option in `made_of`. The declarations are the source of
+`parse.OPTIONS`, the defaults, the suggestions for an unknown option, and docs/options.md (made by
 tools/reference.py, in the groups of tools/option_groups.py).
 """
 
@@ -22,11 +22,11 @@ T = TypeVar("T")
 
 @dataclass(frozen=True)
 class Option:
-    """One option, spelled as users see it. Spark passes names in lower case.
+    """One option. `name` is spelled as in the documentation; Spark passes names in lower case.
 
-    parse: function that parses the text, and raises ValueError with the rules. default: a parsed
-    value. shown: the default as users write it, if this differs from `default`. side: source or
-    sink, if an option of only one side is declared on a config of both sides.
+    parse: parses the text, and raises ValueError with the rules. default: a parsed value. shown:
+    the default as users would write it, if different from `default`. side: SOURCE or SINK for an
+    option of one side that is declared on a config of both sides.
     """
 
     name: str
@@ -65,7 +65,7 @@ def shared(declared: Option) -> Any:
 def made_of(*options: Option) -> Any:
     """Return a dataclass field without a default.
 
-    The code that builds the config computes the field's value from these options.
+    The code that makes the config computes the value of this field from these options.
     """
     return field(metadata={"options": options})
 
@@ -79,8 +79,8 @@ def options_of(config: type) -> Iterator[Option]:
 
 
 def taken(config: type, values: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the values that the config's fields take unchanged. values: parsed values by the
-    option's name.
+    """Return the values of the fields that take an option's value unchanged. values: parsed values
+    by option name.
     """
     return {
         each.name: values[each.metadata["option"].name]
@@ -90,7 +90,7 @@ def taken(config: type, values: Mapping[str, Any]) -> dict[str, Any]:
 
 
 class ParsedOptions(dict[str, Any]):
-    """Parsed values, or defaults, of all options by name.
+    """Parsed values of all options, by option name. An option that was not set has its default.
 
     written: the original texts of the options that were set.
     """
@@ -104,10 +104,10 @@ class ParsedOptions(dict[str, Any]):
         return f"{type(self).__name__}({', '.join(self.written)})"
 
     def idle(self, config: type, besides: Iterable[Option] = ()) -> str:
-        """Return an option that is set although its config is not used. Return "" if there is no
-        such option.
+        """Return the name of an option that is set although its config is not used; "" if there is
+        no such option.
 
-        besides: options of the config that other code uses.
+        besides: options of the config that other code uses, and that may be set.
         """
         names = {each.name for each in options_of(config)} - {each.name for each in besides}
         return min(names & self.written.keys(), default="")

@@ -21,7 +21,7 @@ from .source_config import SourceConfig, read_source
 
 
 def _declared() -> Iterator[Option]:
-    """Yield each declared option once, with its side. Shared options are first."""
+    """Yield each declared option once, with its side. Options of both sides come first."""
     source = (QUEUE, *options_of(SourceConfig), *options_of(ReplayConfig))
     sink = (QUEUE, *options_of(SinkConfig))
     found = [
@@ -39,7 +39,7 @@ def _side_of(source: bool, sink: bool) -> Side:
 OPTIONS = tuple(_declared())
 _BY_LOWER_NAME = {option.name.lower(): option for option in OPTIONS}
 
-# Spark passes some of its own options to sources and sinks. These options are ignored here.
+# Options of Spark that Spark may pass to sources and sinks. These options are ignored.
 _SPARKS_OWN = frozenset(
     {"checkpointlocation", "queryname", "outputmode", "triggerinterval", "partitionoverwritemode"}
     # Properties of a table: CREATE TABLE … USING azqueue.
@@ -49,8 +49,8 @@ _SPARKS_OWN = frozenset(
 
 _TABLES_COPY = "option."  # Spark passes each option of a table a second time, with this prefix
 
-# Options of other sources that users may try with this source, in lower case. Each has the
-# alternative.
+# Options of other sources that users may try with this source, in lower case, and what to use in
+# their place.
 _NO_OFFSETS = (
     "a queue has no offsets: a query reads what is in it, from the oldest on. Remove the option"
 )
@@ -92,7 +92,7 @@ _REMOVED = {
     ),
     "connectionstring": "query plans would show it; use 'secret.connectionString'",
 }
-"""Options of earlier versions, in lower case, with their replacement."""
+"""Options of earlier versions, in lower case, and what to do in their place."""
 
 
 def source_config(
@@ -149,7 +149,7 @@ def sink_config(
 def account_options(
     given: Mapping[str, str], environment: Mapping[str, str] = os.environ
 ) -> tuple[ParsedOptions, Account]:
-    """Return the account in the options of a source or a sink, and the parsed options.
+    """Return the parsed options of a source or a sink, and the account that they name.
 
     Raises InvalidOption. Sends no request. The options may be for a source or for a sink, but not
     for both.
@@ -183,7 +183,7 @@ def parse(given: Mapping[str, str] | ParsedOptions, side: Side) -> ParsedOptions
         text = found.written[option.name] = str(value)
         try:
             found[option.name] = option.parse(text)
-        except InvalidOption as error:  # raised because of a policy
+        except InvalidOption as error:  # a policy forbids the value
             text = f"option '{option.name}': {error.sentence}"
             raise InvalidOption(text, condition=error.condition) from None
         except ValueError as error:
@@ -202,7 +202,8 @@ def _check_side(option: Option, side: Side) -> None:
 
 
 def _masked(value: str, option: Option) -> str:
-    """Return a forbidden value for an error. A value that may contain a secret is hidden."""
+    """Return a value that is not allowed, for an error. A value that may contain a secret is
+    hidden."""
     if option.secret:
         return "its value (not shown)"
     if looks_like_connection_string(value):

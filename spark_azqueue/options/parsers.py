@@ -1,4 +1,4 @@
-"""Parsers of option texts. A parser raises ValueError with the rules."""
+"""Parsers of the texts of options. A parser raises ValueError with the rules."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ E = TypeVar("E", bound=enum.Enum)
 
 
 def text(value: str) -> str:
-    """Parse a text that is not blank. Return the stripped text."""
+    """Parse a text that is not blank. Return the text without outer spaces."""
     if not value.strip():
         raise ValueError("a text that is not empty")
     return value.strip()
@@ -56,7 +56,7 @@ def flag(value: str) -> bool:
 
 
 def one_of(kind: type[E]) -> Callable[[str], E]:
-    """Return a parser of an enum's member by its value. The case does not matter."""
+    """Return a parser that finds a member of an enum by its value, ignoring case."""
 
     def parse(value: str) -> E:
         for member in kind:
@@ -80,8 +80,8 @@ def whole_number(low: int, high: int) -> Callable[[str], int]:
 
 
 def or_auto(parse: Callable[[str], T], *words: str) -> Callable[[str], T | None]:
-    """Return a parser like `parse` that also accepts these words, for which it returns None. The
-    default word is `auto`.
+    """Return a parser like `parse` that also accepts these words (by default `auto`), and returns
+    None for them.
     """
     words = words or ("auto",)
 
@@ -97,7 +97,8 @@ def or_auto(parse: Callable[[str], T], *words: str) -> Callable[[str], T | None]
 
 
 def seconds(value: str) -> float:
-    """Parse a duration to seconds: a number ("90") or text ("5 minutes", "1 hour 30 minutes")."""
+    """Parse a duration to seconds: a number of seconds ("90"), or a text ("5 minutes", "1 hour 30
+    minutes")."""
     allowed = 'a duration such as "90" (seconds), "5 minutes" or "1 hour 30 minutes"'
     rest = re.sub(r"^\s*interval\s+", "", value, flags=re.IGNORECASE).strip()
     total, at = 0.0, 0
@@ -135,7 +136,8 @@ def duration(low: float, high: float, *, whole: bool = False) -> Callable[[str],
 
 
 class Retention(NamedTuple):
-    """Retention of a log: a number of batches before the newest committed batch, or a time."""
+    """How much of a log is kept: a number of batches before the newest committed batch, or a
+    time."""
 
     batches: int = 100
     seconds: int | None = None
@@ -157,8 +159,8 @@ def retention(value: str) -> Retention:
 
 
 class Bound(NamedTuple):
-    """First or last batch of a range: a batch number, or the time at which a batch was stored. If
-    both are None, there is no bound.
+    """First or last batch of a range: the number of a batch, or the time at which a batch was
+    stored. If both are None, the range has no bound on this side.
 
     at: the time, in microseconds since 1970.
     """

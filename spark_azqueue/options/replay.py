@@ -1,5 +1,5 @@
-"""The options of `readLog`: a write-ahead log as a table. This module sends no requests and opens
-no files.
+"""The options of `readLog`, which reads a write-ahead log as a table. This module sends no requests
+and opens no files.
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ class ReplayConfig:
     """The log to read, and its range. Spark pickles this config for the processes that read.
 
     account: the account of a log in blobs, or None for a log in files. start, end: first and last
-    batch, both included. encoding: None means the encoding with which each batch was logged.
+    batch, both included. encoding: None for the encoding with which each batch was logged.
     claim_check: set with largeBody=blob.
     """
 
@@ -85,14 +85,15 @@ class ReplayConfig:
 
     @property
     def has_start(self) -> bool:
-        """True if the options set the first batch. If so, a missing batch in the range is an
+        """True if the options set the first batch. In this case, a missing batch in the range is an
         error.
         """
         return self.start != parsers.Bound()
 
 
 def check_no_replay(values: ParsedOptions) -> None:
-    """Raise InvalidOption if a read of queues has `readLog` or an option of `readLog`."""
+    """Raise InvalidOption if the options have `readLog` or an option of `readLog`. Called for reads
+    of queues."""
     if READ_LOG.name in values.written:
         raise _invalid(
             "'readLog' reads a write-ahead log and no queue: it is for spark.read and"

@@ -1,4 +1,4 @@
-"""Selection of the queues that a source reads: by name, by pattern, or both.
+"""Selects the queues that a source reads, by names and patterns.
 
 In a pattern, `*` matches any number of characters, and `?` matches one. A pattern never matches a
 poison queue, because a stream that reads its own dead letters would never end.
@@ -46,22 +46,22 @@ class QueueSelection:
 
     @property
     def template(self) -> str:
-        """The option `queue` for a report, cut to 200 characters; "" if the option has no
+        """Text of the option `queue`, cut to 200 characters, for reports; "" if the option has no
         patterns.
         """
         return ",".join(self.parts)[:200] if self.patterns else ""
 
     @property
     def prefix(self) -> str:
-        """The common prefix of the names of all matching queues. Often empty."""
+        """Longest prefix that the names of all selected queues must have. Often empty."""
         starts = [re.split("[*?]", pattern)[0] for pattern in self.patterns] or [""]
         first, last = min(starts), max(starts)
         same = takewhile(lambda pair: pair[0] == pair[1], zip(first, last, strict=False))
         return "".join(letter for letter, _ in same)
 
     def among(self, names: Iterable[str]) -> tuple[QueueRef, ...]:
-        """Return the queues to read. names: names of the account's queues. The result is in the
-        order of the option, then by name.
+        """Return the queues to read, in the order of the option, then by name. names: names of the
+        account's queues.
 
         Named queues are always included.
         """
@@ -81,18 +81,19 @@ class QueueSelection:
         return QueueRef(queue.account, self.poison_queue or queue.name + POISON_SUFFIX)
 
     def includes(self, queue: QueueRef) -> bool:
-        """True if the source reads this queue when the queue exists."""
+        """Return True if the source reads this queue, or would read it if it existed."""
         return queue.account == self.account and (
             queue.name in self.parts or self.comes_and_goes(queue)
         )
 
     def not_read(self, queues: Iterable[QueueRef]) -> list[str]:
-        """Return the names of those queues that the source does not read. Each name occurs once."""
+        """Return the names of the queues in `queues` that the source does not read. Each name
+        occurs once."""
         return sorted({queue.name for queue in queues if not self.includes(queue)})
 
     def comes_and_goes(self, queue: QueueRef) -> bool:
-        """True if the option does not name this queue and a pattern matches it. Such a queue may be
-        created and deleted during the run.
+        """Return True if only a pattern selects this queue. Such a queue may be created and deleted
+        during the run.
         """
         return queue.name not in self.parts and any(
             self._matches(pattern, queue.name) for pattern in self.patterns
@@ -104,5 +105,5 @@ class QueueSelection:
 
 
 def is_pattern(part: str) -> bool:
-    """True for a pattern, False for a name."""
+    """Return True for a pattern, False for a name."""
     return "*" in part or "?" in part

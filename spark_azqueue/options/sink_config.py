@@ -1,4 +1,4 @@
-"""The configuration of one sink: frozen, complete and checked.
+"""The configuration of a sink: frozen, complete and checked.
 
 Spark pickles it for the processes that write.
 """
@@ -23,9 +23,7 @@ from .selection import is_pattern
 from .transaction import TransactionConfig, check_delay, life_of, read_transaction
 
 _FIXED_PARALLELISM = 32
-"""Number of concurrent requests, with parallelism=auto, for work to which the learned limits do not
-apply.
-"""
+"""Number of concurrent requests with parallelism=auto, if the learned limits do not apply."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -115,7 +113,7 @@ class SinkConfig(SharedConfig):
 
     @property
     def transaction_queues(self) -> frozenset[str] | None:
-        """The queues of the transactions' messages, or None if each row names its queue."""
+        """The queues to which transactions send messages; None if each row names its queue."""
         if self.queue is None:
             return None
         return frozenset(filter(None, (self.queue, self.row_error_queue)))

@@ -40,7 +40,7 @@ from .selection import POISON_SUFFIX, QueueSelection, is_pattern
 
 QUEUE_DECIDES = ("visibilityTimeout", "maxDequeueCount", "onUndecodable")
 """Options that a queue's metadata can set with settingsFromQueue. The last option is set
-indirectly.
+indirectly: it depends on maxDequeueCount.
 """
 
 _OF_POISON = {"maxDequeueCount", "poisonQueue", "poisonFormat"}
@@ -50,8 +50,8 @@ _LONGEST_S: Mapping[str, tuple[int, str]] = {
     "maxPollInterval": (60, "A message that comes into an empty queue waits for so long"),
     "maxTriggerDelay": (3600, "A message may wait for others for so long"),
 }
-"""For each duration that users may give in milliseconds by mistake: the number of seconds above
-which a number without a unit causes a warning, and the effect of such a value.
+"""For each duration that users may set in milliseconds by mistake: the number of seconds above
+which a number without a unit is logged as a warning, and the effect of such a value.
 """
 
 
@@ -59,10 +59,10 @@ which a number without a unit causes a warning, and the effect of such a value.
 class SourceConfig(SharedConfig):
     """The source's settings. Times are in seconds, sizes in bytes.
 
-    visibility_timeout, max_messages, messages_per_partition: None means that the source chooses the
-    value from the duration of batches. max_dequeue_count: None means that poison messages are not
-    detected. asks_for_poison: True if the options or a queue's metadata require dead-lettering. If
-    so, a start without dead-lettering fails.
+    visibility_timeout, max_messages, messages_per_partition: None if the source chooses the value
+    by the duration of batches. max_dequeue_count: None if poison messages are not detected.
+    asks_for_poison: True if the options or a queue's metadata require dead-lettering. In this case,
+    a start fails if messages cannot be dead-lettered.
     """
 
     selection: QueueSelection
@@ -248,9 +248,7 @@ class SourceConfig(SharedConfig):
 
     @property
     def queues(self) -> tuple[QueueRef, ...]:
-        """The queues named in the option `queue`. Queues that match a pattern are found at run
-        time.
-        """
+        """The queues that the option `queue` names. Queues that match a pattern are found later."""
         return self.selection.named
 
     @property
@@ -259,8 +257,8 @@ class SourceConfig(SharedConfig):
         return self.max_dequeue_count is not None or self.on_undecodable is OnUndecodable.POISON
 
     def poison_queues_of(self, queues: Iterable[QueueRef]) -> tuple[QueueRef, ...]:
-        """Return the poison queues of these queues, each once. Return no queues if messages are
-        never moved.
+        """Return the poison queues of these queues, each once; no queues if messages are never
+        moved.
         """
         if not self.uses_poison_queues:
             return ()
@@ -293,7 +291,7 @@ def read_source(values: ParsedOptions, environment: Mapping[str, str]) -> Source
     if as_they_are["on_undecodable"] is None:
         as_they_are["on_undecodable"] = on_undecodable_for(as_they_are["max_dequeue_count"])
     if write_ahead_log and "maxDequeueCount" not in values.written:
-        # The sink may already have rows of a failing batch. If these rows were delivered again
+        # The sink may already have rows of a failing batch. If the source delivered them again
         # under another batch number, the sink would have them twice.
         as_they_are["max_dequeue_count"] = None
     config = SourceConfig(
@@ -368,7 +366,7 @@ def _check_poison_queues(config: SourceConfig) -> None:
         poison = config.poison_queue_for(queue)
         source = QueueRef(queue.account, queue.name.removesuffix(POISON_SUFFIX))
         if source != queue and config.poison_queue is None and config.selection.includes(source):
-            poison = queue  # for the queues that match a pattern
+            poison = queue  # for queues that match a pattern
         if poison in config.queues:
             raise InvalidOption(
                 f"the poison queue '{poison.name}' is one of the queues to read; set another"
@@ -389,7 +387,8 @@ def check_poison_name(poison: QueueRef) -> None:
 
 
 def _doubts_of(values: ParsedOptions) -> Iterator[str]:
-    """Yield warnings for the start: one sentence each, with the text to write instead."""
+    """Yield the warnings to log at the start. Each is a sentence that says what to write in place
+    of a value."""
     for name, (longest_s, effect) in _LONGEST_S.items():
         text = values.written.get(name, "").strip()
         if not re.fullmatch(r"\d{1,7}", text) or int(text) <= longest_s:

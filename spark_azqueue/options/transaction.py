@@ -23,13 +23,13 @@ _LONGEST_ID = 200
 _DAY_S = 24 * 3600
 
 VISIBLE_AT_LEAST_S = 60
-"""Minimum time, in seconds, between the moment when a message of a transaction becomes visible and
-its expiry.
+"""Minimum number of seconds between the time at which a message of a transaction becomes visible
+and its expiry.
 """
 
 
 def app_id(value: str) -> str:
-    """Parse the option. Raises ValueError that states the rules."""
+    """Parse the option. Raises ValueError with the rules."""
     if not 0 < len(value) <= _LONGEST_ID or not value.isprintable():
         raise ValueError(f"1 to {_LONGEST_ID} printable characters")
     return value
@@ -108,9 +108,9 @@ def check_batch(config: TransactionConfig | None) -> None:
 def life_of(ttl_s: int | None) -> int:
     """Return the time to live, in seconds, with which a message of a transaction is put.
 
-    ttl_s: the row's time to live. The message lives a day longer, so that it does not expire before
-    it is published, even after a restart. Raises ValueError if a prepared message cannot have this
-    time to live.
+    ttl_s: time to live of the row. The message lives one day longer, so that it does not expire
+    before it is published, even if a restart is needed. Raises ValueError if a prepared message
+    cannot have this time to live.
     """
     ttl_s = WEEK_S if ttl_s is None else ttl_s
     if ttl_s == NEVER_EXPIRES or ttl_s > WEEK_S:
@@ -123,9 +123,10 @@ def life_of(ttl_s: int | None) -> int:
 
 
 def check_delay(delay_s: int, ttl_s: int | None) -> None:
-    """Raise ValueError if a message would expire too soon after the delay.
+    """Raise ValueError if a message would expire too soon after it becomes visible.
 
-    ttl_s: the row's time to live.
+    delay_s: delay until the message becomes visible. ttl_s: time to live of the row. Both in
+    seconds.
     """
     most = life_of(ttl_s) - VISIBLE_AT_LEAST_S
     if delay_s > most:

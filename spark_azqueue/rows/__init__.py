@@ -1,1 +1,2 @@
-"""Functions on DataFrames: call a function for each row, pack and unpack, drop duplicates."""
+"""Functions on DataFrames: call a function that may fail on rows, pack and unpack, drop
+duplicates."""

@@ -1,1 +1,1 @@
-"""Runs of a query: restarts after a failure, and a run that reads everything in the queue."""
+"""Runs queries: restarts a query after failures, drains a queue, and writes a queue to a table."""

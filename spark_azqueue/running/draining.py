@@ -1,9 +1,9 @@
-"""Read and delete everything in the queues, on every version of Spark.
+"""`drain`: reads and deletes everything in the queues, on every version of Spark.
 
     result = drain(lambda: orders.writeStream.….trigger(availableNow=True).start(), options)
     sys.exit(0 if result.finished else 1)
 
-See docs/supervision.md; `finished.py` decides when a drain has finished.
+See docs/supervision.md. `finished.py` decides when a drain has finished.
 """
 
 from __future__ import annotations
@@ -30,11 +30,11 @@ from .supervisor import Hears, OutOfTime, RestartLimits, RunResult, Runs, Skippe
 log = logging.getLogger(__name__)
 
 HIDDEN_AT_MOST_S = 600.0
-"""Maximum seconds for which a drain without `hidden` waits for messages that its own runs may have
-leased."""
+"""Maximum seconds for which a drain without `hidden` waits for messages that runs of its query may
+have leased."""
 
 _ENDS = "AvailableNowTrigger"
-"""Name of the trigger availableNow, the only trigger with which a query ends by itself."""
+"""Name of the trigger availableNow. With other triggers, a query does not end by itself."""
 
 _WIDTH = 40
 
@@ -47,13 +47,13 @@ if unknown)."""
 class DrainResult(RunResult):
     """Result of a drain, in numbers of messages.
 
-    finished: True if every message that was readable at the call is read and deleted;
-    `left_visible` and `left_hidden` are then 0. read: messages in committed batches. deleted,
+    finished: True if every message that was readable at the call is read and deleted. If so,
+    `left_visible` and `left_hidden` are 0. read: messages in committed batches. deleted,
     poison_moved: minimum number of messages that the source (not your code) deleted or moved to
     poison queues. left_visible: minimum number of readable messages from before the call.
     left_hidden: messages that a failed run of this query may have leased. others: messages that are
     newer, delayed, or leased by other consumers; None if some may be from before the call. The last
-    three are None if the queues do not answer.
+    three numbers are None if the queues do not answer.
     """
 
     read: int = 0
@@ -74,27 +74,28 @@ def drain(
     listener: Hears | None = None,
     **limits: Any,
 ) -> DrainResult:
-    """Run a query until it has read and deleted every message that was readable at the call.
+    """Run a query until it has read and deleted every message that is readable when `drain` is
+    called.
 
     start: starts the query with `trigger(availableNow=True)`, and returns the query. Each call must
-        use the same checkpoint. Other triggers are refused. `drain` calls `start` until these
+        use the same checkpoint. Other triggers are refused. `drain` calls `start` until all
         messages are read: on Spark 4.0 and 4.1 once for each batch.
     options: options of the source, as the reader gets them; a list if the query has several
         sources. `drain` reads the queues' state before and after each run, without a lease.
     hidden: maximum seconds, in total, to wait for leased or delayed messages. None: wait up to ten
         minutes for messages that a failed run of this query may have leased.
-    within: seconds after which to stop; the next call resumes. None: no limit.
+    within: seconds after which `drain` stops; the next call resumes. None: no limit.
     bar: True prints a progress bar; a function gets the numbers once a second.
     listener, limits: the other arguments of `run_until_done`.
 
-    Does not wait for messages that arrive after the call. Reads messages that are leased or delayed
-    at the call if they become visible within one lease. With deleteOnCommit=false, a message is
-    done when it is delivered in a committed batch. To wait for leased or delayed messages then, set
-    `hidden`.
+    Does not wait for messages that arrive after the call. Messages that are leased or delayed at
+    the call are read if they become visible within one lease. With deleteOnCommit=false, a message
+    is done when its batch is committed, and only with `hidden` does `drain` wait for leased or
+    delayed messages.
 
-    Returns when everything is read, the query fails too often, no further run helps, or `within` is
-    over; see `reason`. Raises the errors of the first `start` and of the first read of the queues'
-    state, InvalidOption, TypeError and ValueError. If interrupted, stops the query.
+    Returns when everything is read, the query fails too often, no further run helps, or `within`
+    has passed; see `reason`. Raises the errors of the first `start` and of the first read of the
+    queues' state, InvalidOption, TypeError and ValueError. If interrupted, stops the query.
     """
     check_times(hidden, within)
     return drained(start, options, hidden, within, bar, listener, RestartLimits(**limits))
@@ -118,8 +119,7 @@ def drained(
     limits: RestartLimits,
     watch: Callable[[Any], None] | None = None,
 ) -> DrainResult:
-    """Run a drain; see `drain`. watch: function that is called with the query each second while the
-    query runs."""
+    """Run a drain; see `drain`. watch: called with the query each second while the query runs."""
     with contextlib.closing(QueuesLeft(options)) as queues:
         return _Drain(start, queues, hidden, within, _shows(bar), listener, limits, watch).run()
 
@@ -131,12 +131,13 @@ def _shows(bar: bool | Shows) -> Shows | None:
 class DrainBar:
     """Prints the progress of a drain.
 
-    On a terminal, updates one line; otherwise, prints a line for each tenth.
+    On a terminal, one line is updated. Otherwise, a line is printed each time that another tenth is
+    read.
     """
 
     def __init__(self, stream: TextIO | None = None) -> None:
         """stream: output; None for stderr."""
-        self._stream = stream or sys.stderr or io.StringIO()  # None without a console
+        self._stream = stream or sys.stderr or io.StringIO()  # sys.stderr is None without a console
         self._shown = ""
 
     def __call__(self, read: int, total: int | None) -> None:
@@ -195,8 +196,8 @@ class _Drain:
             leaves=self._leaves,
         )
         self._total = sum(each.messages for each in self._seen)
-        self._counted: set[tuple[str, int]] = set()  # batches whose `Took` is known
-        self._is_verified = False  # the queues show that the read messages are deleted
+        self._counted: set[tuple[str, int]] = set()  # batches whose kind of messages is known
+        self._is_verified = False  # True if the queues show that the read messages are deleted
 
     def run(self) -> DrainResult:
         """Run the query until the drain ends."""
@@ -223,7 +224,7 @@ class _Drain:
         return result
 
     def _after(self, query: Any) -> Step:
-        """Return the next step after this run. Waits for leased or delayed messages."""
+        """Wait for leased or delayed messages, if needed. Return the next step after this run."""
         run = self._took(query, self._limits.clock())
         if isinstance(run, Unfinished):
             return run
@@ -242,11 +243,11 @@ class _Drain:
         return step
 
     def _took(self, query: Any, ended: float) -> RunSeen | Unfinished:
-        """Return the result of the run that ended, or the reason why no further run helps."""
+        """Return the result of a run that ended, or the reason why no further run helps."""
         self._watch(query)
         new = [each for batch, each in self._reads.items() if batch not in self._counted]
         self._counted |= self._reads.keys()
-        took = {each.batch: self._took_of(each, ended) for each in new}  # also of failed runs
+        took = {each.batch: self._took_of(each, ended) for each in new}  # includes failed runs
         runs = {each.batch[0] for each in reads(query)}
         of_run = [each for each in new if each.batch[0] in runs]
         if why := self._wrong_options(of_run):
@@ -276,7 +277,7 @@ class _Drain:
                 f" {len(self._queues.sources)}: give it those of each, as a list"
             )
         for each in of_run:
-            # A batch without messages may be from before the options changed.
+            # A batch without messages may have been made before the options changed.
             if each.messages and (others := self._queues.unknown(each.places)):
                 return (
                     f"the options are not those of the query, which reads {others}: give drain the"
@@ -303,9 +304,9 @@ class _Drain:
     def _hides(self, read: Read, took: Took) -> bool:
         """Return True if messages from before the call may be leased after this batch.
 
-        There are three cases. The batch reports it; or the batch is repeated, so an earlier run
-        failed; or the batch's leases were renewed, so the next run deletes the messages with stale
-        receipts (Spark 4.0 and 4.1).
+        The result is True in three cases: the batch reports it; Spark repeated the batch, so an
+        earlier run failed; or the batch's leases were renewed, so that the receipts with which the
+        next run deletes the messages are stale (Spark 4.0 and 4.1).
         """
         is_dead = took is Took.OLDER and read.is_old_spark is not False and self._is_long(read)
         return read.hides or (read.is_new and read.is_repeated) or is_dead
@@ -315,9 +316,10 @@ class _Drain:
         return read.seconds > self._lease_s / 2
 
     def _called_at(self) -> dict[str, float]:
-        """Return the service's time at the call for each account, in seconds since 1970.
+        """Return, for each account, the service's time at the call of `drain`, in seconds since
+        1970.
 
-        If several sources use an account, returns their latest time.
+        If several sources use an account, the latest of their times is returned.
         """
         found: dict[str, float] = {}
         for each in self._queues.sources:
@@ -353,12 +355,12 @@ class _Drain:
         held = sum(each.messages for each in self._seen)
         others: int | None = max(0, held - visible - hidden - self._finish.pending)
         if any(each.older and not each.is_all for each in self._seen):
-            others = None  # more messages from before the call may follow
+            others = None  # further messages from before the call may follow
         return dataclasses.replace(result, left_visible=visible, left_hidden=hidden, others=others)
 
     def _counts(self) -> tuple[int, int, int]:
-        """Return three counts of messages: read, deleted, and moved to poison queues by the
-        runs."""
+        """Return the numbers of messages that the runs have read, deleted, and moved to poison
+        queues."""
         by_run: dict[str, Counters] = {}
         for (run, _), each in self._reads.items():
             if each.counters and each.counters.deleted >= by_run.get(run, Counters()).deleted:
@@ -370,7 +372,7 @@ class _Drain:
         )
 
     def _watch(self, query: Any) -> None:
-        """Count the messages that the query has read, and show the number."""
+        """Count the messages that the query has read, and show the progress."""
         if self._on_progress:
             self._on_progress(query)
         for each in reads(query):
@@ -399,8 +401,8 @@ def _shown(source: SourceLeft, looks: Mapping[QueueRef, QueueLook]) -> Iterable[
 
 
 def _leased_for(end: Mapping[str, Any]) -> int:
-    """Return the `leasedFor` of this offset: the batch's lease in seconds; 0 if the offset does not
-    have it."""
+    """Return the field `leasedFor` of this offset: length of the batch's leases in seconds; 0 if
+    the field is missing."""
     seconds = end.get("leasedFor", 0)
     return seconds if type(seconds) is int and 0 <= seconds <= MAX_VISIBILITY_S else 0
 
@@ -416,9 +418,9 @@ def _ids(end: Mapping[str, Any]) -> list[str]:
 
 
 def _ending(query: Any) -> Any:
-    """Return the query if it ends by itself; else stop the query and raise ValueError.
+    """Return this query if its trigger is availableNow; else stop the query and raise ValueError.
 
-    With Spark Connect there is no check, because Spark Connect does not report the trigger.
+    With Spark Connect, any query is returned, because Spark Connect does not report the trigger.
     """
     try:
         trigger = str(query._jsq.streamingQuery().trigger().toString())

@@ -1,17 +1,17 @@
 """Decides when a drain has finished, from the state of its queues and the results of its runs.
 
 A query cannot know which messages it did not read, and a queue does not report which consumer has
-leased a message. So three rules decide. In these rules, an old message is a message that was in the
-queue at the call.
+leased a message. So three rules decide. In these rules, an *old* message is a message that was in
+the queue when `drain` was called.
 
-*The head*: a visible old message needs one more run. *One more run*: a drain ends only after a run
-that found no message, or after two consecutive runs that found no old message, unless the queues
-are empty. *One lease*: messages that a run of this call may have leased become visible again after
-one lease. So a drain waits for one lease if messages are invisible. When such messages become
-visible, they may be behind all messages that arrived during the lease. So messages that arrived
-before the end of the lease count as old.
+*The head*: if an old message is visible, one more run is needed. *One more run*: unless the queues
+are empty, a drain ends only after a run that found no message, or after two consecutive runs that
+found no old message. *One lease*: messages that a run of this drain may have leased become visible
+again after one lease. So a drain waits for one lease if messages are invisible. When such messages
+become visible, they may be behind all messages that arrived during the lease. So messages that
+arrived before the end of the lease count as old.
 
-The code is pure: times are arguments, in seconds of one monotonic clock.
+The code is pure. Times are arguments, in seconds of one monotonic clock.
 """
 
 from __future__ import annotations
@@ -25,11 +25,11 @@ from typing import NamedTuple
 from spark_azqueue.service.messages import MAX_PER_REQUEST
 
 ENOUGH = 2
-"""Number of consecutive runs without an old message after which a drain ends."""
+"""A drain ends after this many consecutive runs that found no old message."""
 
 _ENDLESS = 10
-"""Number of consecutive runs without progress after which a drain ends, if none of them found the
-queues empty."""
+"""A drain ends unfinished after this many consecutive runs without progress, if none of them found
+the queues empty."""
 
 LOOK_AGAIN_S = 5.0
 
@@ -45,11 +45,11 @@ arrives.
 class QueueSeen:
     """State of one queue.
 
-    name: name of the queue, for messages to users. messages: the service's count, including
-    invisible messages; the count may be too high, but is never too low. visible: number of messages
-    that a peek returned. is_all: the queue has no more readable messages. older: ids of visible
-    messages that were in the queue at the call. before: name of a queue that is read before this
-    queue (queuePriority=strict); "" if there is none.
+    name: name of the queue, for messages to users. messages: number of messages by the service's
+    count, including invisible messages; the count may be too high, but is never too low. visible:
+    number of messages that a peek returned. is_all: the peek returned all readable messages. older:
+    ids of visible messages that were in the queue at the call. before: name of a queue that is read
+    before this queue (queuePriority=strict); "" if there is no such queue.
     """
 
     name: str
@@ -66,7 +66,7 @@ class QueueSeen:
 
     @property
     def may_hide(self) -> bool:
-        """False if no message is leased or delayed."""
+        """False if certainly no message is leased or delayed."""
         return self.hidden > 0 or not self.is_all
 
 
@@ -84,9 +84,9 @@ class RunSeen(NamedTuple):
     """Result of a run that ended without an error.
 
     began, ended: times at which the run began and ended. is_one_batch: the run was on Spark 4.0 or
-    4.1, where the next run deletes its messages. hides: the run may have left messages from before
-    the call leased. read: number of messages that the run read. is_repeated: the run repeated a
-    batch of an earlier run, and read nothing else.
+    4.1, where only the next run deletes the messages of this run. hides: old messages may still be
+    leased after the run. read: number of messages that the run read. is_repeated: the run only
+    repeated a batch of an earlier run.
     """
 
     took: Took
@@ -99,9 +99,9 @@ class RunSeen(NamedTuple):
 
 
 class Enough(NamedTuple):
-    """Step: end the drain, because every message from before the call is read and deleted.
+    """Step: end the drain, because every old message is read and deleted.
 
-    why: how this is known.
+    why: text that says how this is known.
     """
 
     why: str = ""
@@ -127,7 +127,7 @@ Step = Enough | Again | Wait | Unfinished
 
 
 class Finish:
-    """Decides the next step after each run of one drain. No state is kept between drains."""
+    """Decides the next step after each run of a drain. Used for one drain."""
 
     def __init__(
         self,
@@ -143,12 +143,12 @@ class Finish:
     ) -> None:
         """queues: state of the queues at the call.
 
-        lease_s: length in seconds of the query's leases that are not renewed, in the first batch.
-        longest_s: longest lease in seconds. Later batches may raise both times. patience_s: maximum
-        seconds, in total, to wait for leased or delayed messages. waits_for_all: also wait for
-        messages that other consumers have leased. deletes_early: messages are deleted before their
-        batch is committed, so an empty queue proves nothing. leaves: deleteOnCommit is false, so
-        delivered messages stay in the queue and are leased.
+        lease_s: length of the first batch's leases in seconds, if they are not renewed. longest_s:
+        length of the longest lease in seconds. Later batches may raise both values. patience_s:
+        maximum seconds, in total, to wait for leased or delayed messages. waits_for_all: also wait
+        for messages that other consumers have leased. deletes_early: messages are deleted before
+        their batch is committed, so an empty queue does not prove that everything was read. leaves:
+        deleteOnCommit is false, so delivered messages stay in the queue, leased.
         """
         self._lease_s, self._longest_s = lease_s, longest_s
         self._called = now
@@ -159,50 +159,52 @@ class Finish:
         self._delivered: set[str] = set()
         self._older = self._older_of(queues)
         self._others = 0  # number of invisible messages that no run of this query has leased
-        # Latest times of three events: a run before the call leased messages; a run of the call
-        # left messages leased; and a run read messages without confirmation of all deletes.
+        # Latest times at which: a run before the call leased messages; a run of this drain left
+        # messages leased; a run read messages and not all of their deletes are confirmed.
         self._before_at = self._left_at = self._read_at = -math.inf
         if not leaves and any(each.may_hide for each in queues):
             self._before_at = now
         self._is_read_awaited = False
         self.pending = 0
-        """Number of messages of the last run that stay leased until the next run deletes them."""
+        """Number of messages of the last run that are leased until the next run deletes them."""
         self._newer = self._barren = self._passed = self._endless = self._silent = 0
         self._has_failed = False
 
     def leases_for(self, seconds: float, *, renewed: bool = False) -> None:
-        """Record leases of this length in seconds, so that the drain waits long enough.
+        """Record that leases had this length, so that the drain waits long enough.
 
-        renewed: the batch ran so long that its leases may have been renewed to the maximum length.
+        renewed: the batch ran so long that its leases may have been renewed, up to the longest
+        lease.
         """
         self._longest_s = max(self._longest_s, seconds)
         self._lease_s = self._longest_s if renewed else max(self._lease_s, seconds)
 
     def delivered(self, ids: Iterable[str]) -> bool:
-        """Record the message ids of a committed batch whose messages stay in the queue.
+        """Record the ids of the messages of a committed batch. These messages stay in the queue.
 
-        Returns False if every message was already delivered in this call.
+        Returns False if every message was already delivered in this drain.
         """
         before = len(self._delivered)
         self._delivered.update(ids)
         return len(self._delivered) > before
 
     def failed(self, at: float) -> None:
-        """Record that a run failed at this time, so its messages may still be leased."""
+        """Record that a run failed at this time. Its messages may still be leased."""
         self._left_at = at
         self._has_failed = True
 
     def back_after(self, now: float) -> float:
-        """Return the seconds from the call until the leased messages were visible again.
+        """Return how many seconds after the call all messages that runs had leased were visible
+        again.
 
         Returns 0 if no messages were leased, or if they are still leased. A message that becomes
-        visible again may be behind all messages that arrived before this time.
+        visible again may be behind all messages that arrived before.
         """
         until = self._hidden_until(is_read_awaited=False)
         return until - self._called if self._called < until <= now else 0.0
 
     def older(self, queues: Iterable[QueueSeen]) -> int:
-        """Return the minimum number of visible, unread messages from before the call."""
+        """Return the minimum number of old messages that are visible and not read."""
         return len(self._older_of(queues))
 
     def hidden(self, queues: Iterable[QueueSeen], now: float) -> int:
@@ -249,15 +251,15 @@ class Finish:
         return step
 
     def _waited_for(self, queues: Sequence[QueueSeen], began: float, now: float, why: str) -> Step:
-        """Return the next step if no old message is visible.
+        """Return the next step, given that no old message is visible.
 
-        began: every message that was readable at this time was read.
+        began: every message that was readable at this time has been read.
         """
         if all(each.is_all for each in queues):
             if _hidden_in(queues) <= self.pending:
                 return Enough(why)
-            # No old message is visible. So messages that stay invisible longer than one lease
-            # belong to other consumers.
+            # No old message is visible. So messages that stay invisible for longer than one lease
+            # are leased by other consumers.
             began = now
         until = self._hidden_until(is_read_awaited=self._is_read_awaited)
         is_ours = until > began
@@ -278,7 +280,8 @@ class Finish:
         return Wait(pause)
 
     def _over(self, run: RunSeen, queues: Sequence[QueueSeen]) -> str | None:
-        """Return the reason why readable messages need no further run; None if a run is needed."""
+        """Return the reason why no further run is needed although messages are readable; None if a
+        run is needed."""
         took = run.took
         self._silent = self._silent + 1 if took is Took.UNKNOWN else 0
         if self._older:  # a later peek may miss an old message behind newer messages
@@ -292,7 +295,7 @@ class Finish:
         if self._newer >= ENOUGH:
             again = ", or that were delivered in it" if self._leaves else ""
             return f"two runs in a row read only messages that came after the call{again}"
-        # Even if the queues are empty, a log may have more messages.
+        # Even if the queues are empty, a log may have further messages.
         is_known = took is not Took.UNKNOWN and not (run.is_one_batch or self._deletes_early)
         return "" if is_known and not any(each.may_hide for each in queues) else None
 
@@ -309,7 +312,7 @@ class Finish:
         elif run.took is not Took.UNKNOWN and not run.is_repeated:
             self._barren += 1
             self._passed += run.read
-        # Small batches may contain messages that are ahead of the messages that a peek returns.
+        # A small batch may contain only messages that are ahead of the old messages.
         is_next = run.took is Took.NEWER and self._passed < MAX_PER_REQUEST * len(queues)
         if self._barren >= ENOUGH and not is_next:
             return Unfinished(self._left_over(queues))
@@ -341,7 +344,7 @@ class Finish:
         )
 
     def _hidden_until(self, *, is_read_awaited: bool) -> float:
-        """Return the time at which the last lease of the query's earlier runs ends."""
+        """Return the time at which the last lease of earlier runs of the query ends."""
         leased_at = max(self._before_at, self._read_at if is_read_awaited else -math.inf)
         return max(leased_at + self._lease_s, self._left_at + self._longest_s) + _MARGIN_S
 

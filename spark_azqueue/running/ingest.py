@@ -3,8 +3,9 @@
     job = IngestJob(options, "order_id BIGINT", folder="/data/job", into="/data/orders")
     job.run(spark)
 
-A job combines other parts: the source with a write-ahead log, `unpack` or `try_apply`, Spark's own
-sink, `run_until_done` and `drain`. See docs/production.md; `ingest_rules.py` has its checks.
+A job combines other parts of this package: the source with a write-ahead log, `unpack` or
+`try_apply`, `run_until_done` and `drain`. Spark's own sinks write the table. See
+docs/production.md. `ingest_rules.py` has the checks.
 """
 
 from __future__ import annotations
@@ -46,18 +47,18 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 STOP_WITHIN_S = 20.0
-"""Maximum seconds for which a running batch may continue after `stop` is set."""
+"""Maximum seconds for which a running batch continues after `stop` is set."""
 
 _OBSERVED = "azqueue_ingest"
 
 
 @dataclass(frozen=True)
 class IngestResult(RunResult):
-    """Result of a call. The counts are minimum numbers.
+    """Result of `run` or `drain`. The counts are minimum numbers.
 
     rows: rows without a reason in `error`. bad_rows: rows with a reason in `error`. batches:
-    committed batches. left: number of messages that a drain left in the queue, with delayed ones;
-    None if unknown.
+    committed batches. left: number of messages that `drain` left in the queue, including delayed
+    messages; None if unknown.
     """
 
     rows: int = 0
@@ -68,20 +69,21 @@ class IngestResult(RunResult):
 
 @dataclass(frozen=True)
 class IngestJob:
-    """Append the messages of a queue to a table, each row once; bad messages with a reason.
+    """Append the messages of a queue to a table, each row once. A bad message is a row with a
+    reason.
 
         IngestJob(options, "order_id BIGINT", folder="/data/job", into="/data/orders").run(spark)
 
     source: options of the source. schema: columns of the bodies, as for `unpack`. apply, returns:
-        a function and its schema as for `try_apply`, in place of schema. Without these, the table
-        has the unchanged bodies.
-    folder: place for checkpoint and log: a path or abfss://…. into: a path if it has a
-        slash, else the name of a table. format: `parquet` or `delta`.
-    every: maximum time for which `run` waits to fill a batch of 4,096 messages. limit: number of
-        consecutive bad messages that stop the job; None: no limit.
+        in place of schema, a function and its schema as for `try_apply`. Otherwise, the table has
+        the unchanged bodies.
+    folder: folder for checkpoint and log: a path or abfss://…. into: a path if it has a slash, else
+        the name of a table. format: `parquet` or `delta`.
+    every: maximum time for which `run` waits for 4,096 messages before a batch. limit: the job
+        stops after this many consecutive bad messages; None: no limit.
 
-    Survives kills and restarts at any point: docs/production.md. Raises InvalidOption for arguments
-    and options that do not fit; a start checks the schema, the folder and the output.
+    The job may be killed and restarted at any point: docs/production.md. Raises InvalidOption for
+    arguments and options that do not fit. A start checks the schema, the folder and the output.
     """
 
     source: Mapping[str, object]
@@ -120,12 +122,12 @@ class IngestJob:
     ) -> IngestResult:
         """Run the job until it is stopped, and restart it after failures.
 
-        stop: event that stops the job within 20 seconds; the next start repeats an unfinished
+        stop: event that stops the job within 20 seconds. The next start repeats an unfinished
             batch.
         how: arguments of `run_until_done`.
 
-        Returns a `RunResult` that also has: rows, bad_rows (with `error`), batches; left, the
-        number of messages in the queue after `drain`. Raises InvalidOption, InvalidSchema,
+        Returns a `RunResult` that also has rows, bad_rows (with `error`), batches, and left: the
+        number of messages in the queue after `drain`. Raises InvalidOption, InvalidSchema or
         CheckpointMismatch before a message is leased.
         """
         return _Call(self, spark, stop, is_drain=False).run(how)
@@ -133,19 +135,20 @@ class IngestJob:
     def drain(
         self, spark: SparkSession, *, stop: threading.Event | None = None, **how: Any
     ) -> IngestResult:
-        """Write the messages that are in the queue at the call, and return.
+        """Write all messages that are in the queue when this method is called, then return.
 
-        stop: see `run`. how: arguments of `drain`. Raises the errors of both.
+        stop: see `run`. how: arguments of `drain`. Raises the errors of `run` and `drain`.
         """
         return _Call(self, spark, stop, is_drain=True).drain(how)
 
 
 class _Stopped(BaseException):
-    """The event `stop` was set while no query was running."""
+    """Raised if `stop` is set while no query is running."""
 
 
 class _Call:
-    """One call of `run` or `drain`. State that survives the call is in the job's folder."""
+    """One call of `run` or `drain`. All state that is needed after the call is in the job's
+    folder."""
 
     def __init__(
         self, job: IngestJob, spark: SparkSession, stop: threading.Event | None, *, is_drain: bool
@@ -164,7 +167,7 @@ class _Call:
         self._rows = TableRows(columns, job.apply, job.limit)
         self._query: Any = None
         self._newest = -1
-        self._counts = [0, 0, 0]  # rows, bad rows, batches
+        self._counts = [0, 0, 0]  # numbers of good rows, bad rows and batches
         self._stop_by: float | None = None
         self._stop_after = -1
 
@@ -181,7 +184,7 @@ class _Call:
         return self._result(result)
 
     def drain(self, how: dict[str, Any]) -> IngestResult:
-        """Write the messages that are in the queue now."""
+        """Drain the queue."""
         hidden, within = how.pop("hidden", None), how.pop("within", None)
         bar, listener = how.pop("bar", False), how.pop("listener", None)
         check_times(hidden, within)
@@ -203,8 +206,8 @@ class _Call:
         return IngestResult(**own, rows=rows, bad_rows=bad, batches=batches, left=left)
 
     def _limits(self, how: dict[str, Any]) -> RestartLimits:
-        """Return the limits, which also end the call after too many bad messages, and when `stop`
-        is set."""
+        """Return the limits on restarts. With them, the call also ends after too many bad messages,
+        and when `stop` is set."""
         if stop := self._stop:
 
             def sleep(seconds: float) -> None:
@@ -217,8 +220,8 @@ class _Call:
     # ── a start ──
 
     def _start(self) -> Any:
-        """Check the folder and the output, then start the query. Before this start, no message is
-        leased."""
+        """Check the folder and the output, then start the query. No message is leased before the
+        query starts."""
         if self._stop and self._stop.is_set():
             raise _Stopped
         job = self._job
@@ -238,8 +241,8 @@ class _Call:
         return self._query
 
     def _check(self, table: DataFrame) -> None:
-        """Raise an error if the folder and the output do not fit; write the record of a new
-        folder."""
+        """Raise an error if the folder or the output belongs to another job, or if both do not fit.
+        Write the record of a new folder."""
         job, folders = self._job, Folders(self._spark)
         if not is_path(job.into):
             kind = self._spark.conf.get("spark.sql.catalogImplementation")
@@ -262,8 +265,8 @@ class _Call:
             place.claim(table)
 
     def _is_new(self, folders: Folders, record: Record, known: Checkpoint) -> bool:
-        """Return whether the folder has no record. Raises CheckpointMismatch if the folder belongs
-        to another job."""
+        """Return True if the folder has no record yet. Raises CheckpointMismatch if the folder
+        belongs to another job."""
         path = f"{self._folder}/{RECORD}"
         data = folders.read(path, RECORD_AT_MOST)
         if data is None:
@@ -280,7 +283,7 @@ class _Call:
     # ── while it runs ──
 
     def _look(self, query: Any) -> None:
-        """Count the written rows, and stop the query if `stop` is set. Called once a second."""
+        """Count the written rows. Stop the query if `stop` is set. Called once a second."""
         try:
             events = [parsed(each) for each in query.recentProgress]
         except Exception:  # noqa: BLE001 (the session has ended: the run ends with this error)
@@ -309,7 +312,7 @@ class _Call:
 def _options_of(
     job: IngestJob, folder: str, *, is_drain: bool
 ) -> tuple[dict[str, str], SourceConfig]:
-    """Return the source's options, with the log in the folder, and the parsed options."""
+    """Return the options of the source, including the log in the folder, and the parsed options."""
     texts = as_texts({str(name): value for name, value in job.source.items()})
     lower = {name.lower(): value for name, value in texts.items()}
     if "readlog" in lower:

@@ -1,4 +1,5 @@
-"""`azqueue ingest`: an IngestJob without a program. The container in deploy/ runs this command."""
+"""`azqueue ingest`: runs an IngestJob from the command line. The container in deploy/ runs this
+command."""
 
 from __future__ import annotations
 
@@ -16,11 +17,11 @@ _STOPPING = "ending after the running batch, within 20 s; a second signal ends i
 
 
 def ingest(arguments: list[str]) -> int:
-    """Run the command `ingest`. arguments: words after `ingest`. Returns the exit status."""
+    """Run the command `ingest`. arguments: the words after `ingest`. Returns the exit status."""
     parser = _parser()
     found = parser.given(arguments)
     options = options_of(parser, found)
-    # Python workers on this machine must use the same Python, because they need its packages.
+    # Spark's Python workers on this machine must use this Python, because they need its packages.
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     try:
         with ends_on_signals(_STOPPING) as stop:

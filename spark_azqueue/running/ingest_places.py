@@ -1,4 +1,5 @@
-"""Reads an IngestJob's folder and output with the driver's Hadoop and Spark."""
+"""Reads and writes the folder and the output of an IngestJob, with the driver's Hadoop and
+Spark."""
 
 from __future__ import annotations
 
@@ -34,20 +35,21 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 _TAIL = 256 * 2**10
-"""Number of bytes that are read at the end of a list of the file sink."""
+"""Number of bytes that are read at the end of each list in which Spark's file sink names its
+files."""
 
 _LISTS_AT_MOST = 20
-"""Maximum number of lists of the file sink that are searched for a file."""
+"""Maximum number of these lists that are searched for a file."""
 
 _COMMITS = (100, 100_000)
-"""Numbers of commits of a Delta table to read. The second number is used if the first commits show
-no batch of the job."""
+"""Numbers of commits of a Delta table to read. The second number is used if the newest 100 commits
+show no batch of the job."""
 
 _FILES, _DELTA = "_spark_metadata", "_delta_log"
 
 
 class Folders:
-    """Folders in any file system that the driver's Hadoop supports. The methods raise errors of
+    """Folders in any file system that the driver's Hadoop supports. Methods raise errors of
     Py4J."""
 
     def __init__(self, spark: SparkSession) -> None:
@@ -59,7 +61,7 @@ class Folders:
         return place.getFileSystem(self._configuration), place
 
     def qualified(self, path: str) -> str:
-        """Return the absolute path with its scheme, so that different names of a folder become
+        """Return the absolute path with its scheme, so that different texts for one folder become
         equal."""
         system, place = self._at(path)
         return str(system.makeQualified(place).toString())
@@ -75,8 +77,8 @@ class Folders:
             raise
 
     def read(self, path: str, most: int, *, end: bool = False) -> bytes | None:
-        """Return the first bytes of a file; None if the file does not exist. most: maximum bytes.
-        end: return the last bytes instead."""
+        """Return at most the first `most` bytes of a file; None if the file does not exist. end:
+        return the last bytes in place of the first bytes."""
         system, place = self._at(path)
         try:
             opened = system.open(place)
@@ -92,7 +94,7 @@ class Folders:
             opened.close()
 
     def write(self, path: str, data: bytes, *, over: bool) -> None:
-        """Write a file. over: overwrite an existing file."""
+        """Write a file. over: True to overwrite an existing file."""
         system, place = self._at(path)
         opened = system.create(place, over)
         try:
@@ -102,7 +104,8 @@ class Folders:
 
 
 def read_checkpoint(folders: Folders, path: str) -> Checkpoint:
-    """Return the newest planned and committed batches of a checkpoint, and the id of its query.
+    """Return the id of a checkpoint's query, and the numbers of its newest planned and newest
+    committed batches.
 
     A missing checkpoint counts as new.
     """
@@ -114,11 +117,11 @@ def read_checkpoint(folders: Folders, path: str) -> Checkpoint:
 
 @dataclass(frozen=True)
 class Output:
-    """State of the output.
+    """State of a job's output.
 
     newest: newest batch of this job in the output; -1 if there is none, None if unknown. columns:
-    columns of the table; empty if the table is new, or if no file shows its columns. is_owned: the
-    output names the job's folder.
+    columns of the table; empty if the table is new, or if no file shows the columns. is_owned: the
+    output names this job's folder as its writer's.
     """
 
     newest: int | None = -1
@@ -128,7 +131,7 @@ class Output:
 
 @dataclass(frozen=True)
 class Place:
-    """Where a job writes. folder: the job's folder."""
+    """Where a job writes its rows. folder: the job's folder."""
 
     spark: SparkSession
     folders: Folders
@@ -139,8 +142,8 @@ class Place:
     def look(self, query: str) -> Output:
         """Read the state of the output. query: id of the job's query; "" for a new checkpoint.
 
-        Raises InvalidOption if the job cannot write to this output, and CheckpointMismatch if
-        another job does.
+        Raises InvalidOption if the job cannot write to this output, and CheckpointMismatch if the
+        output belongs to another job.
         """
         if self.format == "delta":
             return _delta(self, query)
@@ -151,10 +154,10 @@ class Place:
         return replace(_files(self.spark, self.folders, path), is_owned=is_owned)
 
     def claim(self, table: DataFrame) -> None:
-        """Name the job's folder in the output, so that every other job is refused.
+        """Write the name of the job's folder into the output, so that any other job is refused.
 
-        table: rows of the job, whose columns a new table gets. Raises CheckpointMismatch if another
-        job was faster.
+        table: rows of the job; a new table gets their columns. Raises CheckpointMismatch if another
+        job claimed the output at the same time.
         """
         if self.format == "delta":
             _claim_delta(self, table)
@@ -173,8 +176,8 @@ class Place:
 
 
 def _owner_of_files(place: Place, path: str) -> str:
-    """Return the job's folder if the note names it, "" without a note; else raise
-    CheckpointMismatch."""
+    """Return the job's folder if the output's note names it; "" if there is no note. Raises
+    CheckpointMismatch if the note names another folder."""
     note = f"{path}/{NOTE}"
     owner = owner_in(place.folders.read(note, RECORD_AT_MOST) or b"", note)
     check_owner(place.into, owner, place.folder, f"delete {note}")
@@ -182,7 +185,8 @@ def _owner_of_files(place: Place, path: str) -> str:
 
 
 def _files(spark: SparkSession, folders: Folders, path: str) -> Output:
-    """Return the state of a file sink's output, from the sink's lists of its files."""
+    """Return the state of an output of files, read from the lists in which Spark's file sink names
+    its files."""
     names = folders.names(path)
     if not names:
         return Output()
@@ -220,13 +224,13 @@ def _files_in(data: bytes) -> Iterator[str]:
 
 
 def _name(into: str) -> str:
-    """Return a Delta table's name in SQL."""
+    """Return the name of a Delta table in SQL."""
     return "delta.`" + into.replace("`", "``") + "`" if is_path(into) else into
 
 
 def _owner_of_delta(place: Place) -> str:
-    """Return the job's folder if the table names it, "" if it names none; else raise
-    CheckpointMismatch."""
+    """Return the job's folder if the table's property names it; "" if the property is missing.
+    Raises CheckpointMismatch if the property names another folder."""
     table = _name(place.into)
     (row,) = place.spark.sql(f"DESCRIBE DETAIL {table}").select("properties").collect()
     owner = str((row.properties or {}).get(PROPERTY, ""))
@@ -236,7 +240,7 @@ def _owner_of_delta(place: Place) -> str:
 
 
 def _claim_delta(place: Place, table: DataFrame) -> None:
-    """Make a new table, and set its property."""
+    """Create the table if it is new, and set its property."""
     spark, into = place.spark, place.into
     if not is_path(into):
         if not spark.catalog.tableExists(into):
@@ -250,11 +254,11 @@ def _claim_delta(place: Place, table: DataFrame) -> None:
 
 
 def _delta(place: Place, query: str) -> Output:
-    """Return the state of a Delta table, read from its history. Each commit contains the query and
-    the batch.
+    """Return the state of a Delta table, read from its history. Each commit names the query and the
+    batch.
 
-    If the table names the job's folder, and the checkpoint is new, the batches are an earlier
-    checkpoint's.
+    If the table names the job's folder although the checkpoint is new, an earlier checkpoint of the
+    job wrote the batches.
     """
     spark, into, table = place.spark, place.into, _name(place.into)
     if is_path(into):
@@ -286,7 +290,7 @@ def _delta(place: Place, query: str) -> Output:
 
 
 def _location(spark: SparkSession, table: str) -> str | None:
-    """Return the folder of a table's files; None if the table does not exist."""
+    """Return the folder that has a table's files; None if the table does not exist."""
     if not spark.catalog.tableExists(table):
         return None
     rows = spark.sql(f"DESCRIBE TABLE EXTENDED {table}").collect()

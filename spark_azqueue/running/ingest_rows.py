@@ -1,6 +1,7 @@
-"""Rows of an IngestJob's table.
+"""Makes the rows of an IngestJob's table from messages.
 
-A good message becomes rows with the job's schema. A bad message becomes one row with a reason.
+A good message becomes one or several rows with the job's schema. A bad message becomes one row with
+a reason.
 """
 
 from __future__ import annotations
@@ -34,7 +35,7 @@ _earlier = EarlierTasks()
 
 @dataclass(frozen=True, slots=True)
 class CountedRows:
-    """Passes rows through unchanged, and stops the job if too many consecutive rows are bad.
+    """Yields rows unchanged, and stops the job if too many consecutive rows are bad.
 
     Spark sends this object to the tasks. limit: number of consecutive bad rows; None for no limit.
     The last column of the rows is NULL for a good row.
@@ -43,10 +44,10 @@ class CountedRows:
     limit: int | None
 
     def through(self, batches: Iterator[Any]) -> Iterator[Any]:
-        """Yield the same record batches.
+        """Yield the record batches unchanged.
 
-        Raises FunctionFailed after too many bad rows. Bad rows of earlier tasks of the query are
-        included.
+        Raises FunctionFailed after too many consecutive bad rows. Bad rows of earlier tasks of the
+        query count as well.
         """
         task = stream_task("IngestJob")
         failures = _earlier.before(task, self.limit)
@@ -101,10 +102,10 @@ def parsed_schema(schema: StructType | str) -> StructType:
 
 @dataclass(frozen=True)
 class TableRows:
-    """Conversion of messages to rows of the table.
+    """Converts messages to rows of the table.
 
-    schema: schema of the bodies; None for unchanged bodies. apply: function as for `try_apply`,
-    whose result has the schema. limit: see `CountedRows`.
+    schema: schema of the bodies, or of the results of `apply`; None for unchanged bodies. apply:
+    function as for `try_apply`, or None. limit: see `CountedRows`.
     """
 
     schema: StructType | None
@@ -112,7 +113,7 @@ class TableRows:
     limit: int | None
 
     def of(self, messages: DataFrame) -> DataFrame:
-        """Return the table's rows for messages from the source. Raises InvalidSchema."""
+        """Return the rows of the table for these messages of the source. Raises InvalidSchema."""
         if CORRUPT not in messages.columns:
             messages = messages.withColumn(CORRUPT, F.lit(None).cast("string"))
         if self.apply is not None:
@@ -154,8 +155,8 @@ def columns_of(rows: DataFrame) -> Columns:
 
 
 def observed(table: DataFrame, name: str) -> DataFrame:
-    """Return the table with an observation that counts good and bad rows. name: name of the
-    observation in the progress."""
+    """Add an observation to the table that counts good and bad rows. name: name of the observation
+    in Spark's progress."""
     good, bad = F.count_if(F.isnull(BEHIND[0])), F.count(BEHIND[0])
     return table.observe(name, good.alias("good"), bad.alias("bad"))
 
@@ -171,7 +172,8 @@ def _undecoded() -> Column:
 
 
 def _body_of(rows: DataFrame) -> Column:
-    """Return the unchanged body. If the body does not decode, return the message's text."""
+    """Return a column with the unchanged body or, if the body does not decode, the message's
+    text."""
     kind = dict(rows.dtypes)["body"]
     return F.coalesce(F.col("body"), F.col(CORRUPT).cast(kind))
 

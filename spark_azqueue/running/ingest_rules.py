@@ -1,8 +1,9 @@
-"""Rules of an IngestJob: inputs that are refused, and places of the job's parts.
+"""Rules of an IngestJob: which arguments are refused, and where checkpoint, log and record are.
 
 The module reads and writes nothing.
 
-A model in the property tests has the same rules, and shows what fails without each rule.
+A model in the property tests has the same rules. For each rule, it shows what fails without the
+rule.
 """
 
 from __future__ import annotations
@@ -24,29 +25,30 @@ from spark_azqueue.service.account import Account
 from spark_azqueue.service.redaction import shown
 
 KEPT = ("message_id", "message_row", "queue", "insertion_time")
-"""Columns of the table before the columns of the schema."""
+"""Columns of the table that come before the columns of the schema."""
 
 BEHIND = ("error", "body")
-"""Columns of the table after the columns of the schema."""
+"""Columns of the table that come after the columns of the schema."""
 
 RECORD = "ingest.json"
 """Name of the file in a job's folder that identifies the job."""
 
 RECORD_AT_MOST = 64 * 2**10
-"""Maximum bytes of the record, and of an output's note."""
+"""Maximum size, in bytes, of the record and of an output's note."""
 
 NOTE = "_azqueue_ingest"
-"""Name of the file in an output of files that names the folder of its job."""
+"""Name of a file in an output of files: the note, which names the folder of the job that writes
+there."""
 
 PROPERTY = "azqueue.ingest.folder"
-"""Property of a Delta table with the same content as the note of an output of files."""
+"""Property of a Delta table that has the same content as the note in an output of files."""
 
 FORMATS = ("parquet", "delta")
 
 FILL = 4_096
-"""Number of messages with which a batch begins.
+"""A batch begins when this many messages wait.
 
-A smaller batch begins when the first message has waited for `every`.
+With fewer messages, a batch begins when the first message has waited for the time `every`.
 """
 
 _MOUNTS = ("/Volumes/", "/dbfs/", "/Workspace/")
@@ -56,14 +58,14 @@ _SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:")
 _mismatch = partial(CheckpointMismatch, condition=Condition.INGEST_MISMATCH)
 
 Columns = Sequence[tuple[str, str]]
-"""Columns: for each column, its name and Spark's short name of its type."""
+"""For each column, its name and Spark's short name of its type."""
 
 
 # ── where the parts are ───────────────────────────────────────────────────────────────────────────
 
 
 def folder_of(given: str) -> str:
-    """Return the job's folder in a form for Spark and Hadoop.
+    """Return the job's folder in a form that Spark and Hadoop accept.
 
     Raises InvalidOption if the text cannot be a folder.
     """
@@ -92,7 +94,8 @@ def folder_of(given: str) -> str:
 
 
 def log_options(folder: str, queues: Account, given: Mapping[str, str]) -> dict[str, str]:
-    """Return the options that place the log in the folder. folder: result of `folder_of`.
+    """Return the options that put the write-ahead log into the folder. folder: result of
+    `folder_of`.
 
     queues: account of the queues. given: the user's options, with names in lower case. Raises
     InvalidOption.
@@ -133,10 +136,9 @@ def is_path(into: str) -> bool:
 
 
 def check_catalog(into: str, kind: str, current: str) -> None:
-    """Refuse a table that no other process would find.
+    """Raise InvalidOption for a table that another process would not find.
 
-    kind: `spark.sql.catalogImplementation`. current: name of the session's catalog. Raises
-    InvalidOption.
+    kind: value of `spark.sql.catalogImplementation`. current: name of the session's catalog.
     """
     catalog = current if into.count(".") < 2 else into.split(".")[0]
     if kind == "in-memory" and catalog == "spark_catalog":
@@ -152,9 +154,10 @@ def check_catalog(into: str, kind: str, current: str) -> None:
 
 @dataclass(frozen=True)
 class Record:
-    """Identity of a folder's job.
+    """Identity of the job that a folder belongs to.
 
-    The record is written once, beside the checkpoint, before the first batch.
+    The record is a file in the folder, beside the checkpoint. It is written once, before the first
+    batch.
     """
 
     account: str
@@ -183,7 +186,8 @@ class Record:
         )
 
     def check(self, folder: str, now: Record) -> None:
-        """Raise CheckpointMismatch unless a job may continue in the folder with this record."""
+        """Raise CheckpointMismatch unless a job may resume in this folder. now: record of the
+        job."""
         for what, before, given in (
             ("account", self.account, now.account),
             ("format", self.format, now.format),
@@ -208,7 +212,7 @@ def note_of(folder: str) -> bytes:
 
 
 def owner_in(note: bytes, where: str) -> str:
-    """Return the folder that a note names; "" for an empty note, whose writer was killed.
+    """Return the folder that a note names; "" for an empty note, which a killed job left.
 
     Raises CheckpointMismatch for a note that this release cannot read.
     """
@@ -229,7 +233,8 @@ def owner_in(note: bytes, where: str) -> str:
 def check_owner(into: str, owner: str, folder: str, remedy: str) -> None:
     """Raise CheckpointMismatch if the output belongs to the job of another folder.
 
-    owner: folder that the output names; "" for none. remedy: what removes the output's note.
+    owner: folder that the output names; "" if it names none. remedy: how the user can remove the
+    name from the output.
     """
     if owner and owner != folder:
         raise _mismatch(
@@ -241,7 +246,7 @@ def check_owner(into: str, owner: str, folder: str, remedy: str) -> None:
 
 
 def check_batches(into: str, folder: str, known: Checkpoint, newest: int) -> None:
-    """Raise CheckpointMismatch if the batches of the output do not fit the checkpoint.
+    """Raise CheckpointMismatch if the batches in the output do not fit the checkpoint.
 
     newest: the newest batch of this job in the output; -1 if there is none.
     """
@@ -264,8 +269,7 @@ def check_batches(into: str, folder: str, known: Checkpoint, newest: int) -> Non
 
 
 def check_names(columns: Columns) -> None:
-    """Raise InvalidSchema if the schema has the name of another column of the table, or a name
-    twice."""
+    """Raise InvalidSchema if two columns of the table have the same name."""
     seen = dict.fromkeys((*KEPT, *BEHIND), "the table has a column of its own with this name")
     seen["_corrupt_record"] = "the source uses this name"
     for name, _ in columns:
@@ -278,7 +282,7 @@ def check_names(columns: Columns) -> None:
 
 
 def check_columns(into: str, has: Columns, given: Columns) -> None:
-    """Raise InvalidSchema unless the job has each column of the table, with the same type."""
+    """Raise InvalidSchema unless the job writes every column of the table, with the same type."""
     now = {name.lower(): (name, kind) for name, kind in given}
     for name, kind in has:
         spelled, found = now.get(name.lower(), (name, None))

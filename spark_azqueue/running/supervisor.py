@@ -1,5 +1,5 @@
-"""Restart a query after failures, until the query ends. Isolating a poison message needs such
-restarts.
+"""`run_until_done`: restarts a query after failures, until the query ends. The isolation of poison
+messages needs such restarts.
 
     result = run_until_done(lambda: orders.writeStream.….start())
     sys.exit(0 if result.finished else 1)
@@ -43,10 +43,10 @@ PERMANENT = frozenset(
         "TransactionUnknown",
     }
 )
-"""Errors that a restart cannot fix, or cannot fix immediately.
+"""Errors after which the query is not restarted, because a restart cannot fix them, or not soon.
 
-LogConflict is included because a restart would use the batch that the other query logged, and would
-skip its own rows.
+LogConflict is included because the restarted query would use the batch that the other query logged,
+and its sink would skip the rows.
 """
 
 _OBSERVED_WITHIN_S = 10.0
@@ -54,8 +54,8 @@ _OBSERVED_WITHIN_S = 10.0
 _LOOK_EVERY_S = 1.0
 
 _AT_ONCE = 4
-"""Maximum number of consecutive failures with an immediate restart, while a poison message is
-isolated."""
+"""While a poison message is isolated, the query is restarted without a wait after at most this many
+consecutive failures."""
 
 _HEALTHY_AT_LEAST_S = 60.0
 """Minimum duration of a healthy run in seconds.
@@ -88,7 +88,8 @@ class Hears(Protocol):
     """Observer that is notified when a run ends: an AzQueueListener."""
 
     def wait_for_end(self, query: Any, timeout_s: float) -> bool:
-        """Wait for the end of this run. Returns False if the end is not reported in time."""
+        """Wait until the end of this run is reported. Returns False if it is not reported in
+        time."""
 
 
 def run_until_done(
@@ -106,9 +107,10 @@ def run_until_done(
     """Start a query, wait for its end, and start it again if it failed.
 
     start: starts the query and returns it. Each call must use the same checkpoint.
-    listener: wait up to 10 seconds until this AzQueueListener is notified of the end of each run.
-    restarts: maximum consecutive failures without progress. A run that processes messages makes
-        progress. restarts_in_all: maximum failures with or without progress.
+    listener: AzQueueListener; after each run, wait up to 10 seconds until it is notified of the
+        end.
+    restarts: maximum number of consecutive failures without progress. A run that processes messages
+        makes progress. restarts_in_all: maximum number of all failures.
     first_wait, longest_wait: seconds before a restart; doubled after each failure without progress.
     healthy_after: seconds (60 or more) after which a run resets both counts.
     sleep, clock: for tests.
@@ -130,8 +132,8 @@ def supervised(
     limits: RestartLimits,
     watch: Callable[[Any], None] | None = None,
 ) -> RunResult:
-    """Run and restart a query; see `run_until_done`. watch: function that is called with the query
-    each second while the query runs."""
+    """Run and restart a query; see `run_until_done`. watch: called with the query each second while
+    the query runs."""
     runs = Runs(start, listener, limits, watch)
     try:
         query = runs.until_one_ends()
@@ -153,9 +155,9 @@ def supervised(
 
 
 def _runs_one_batch(last: Read) -> bool:
-    """Return True if an availableNow run reads one batch only.
+    """Return True if an availableNow run reads only one batch.
 
-    After a repeated batch this is unknown, so Spark's version decides.
+    If Spark repeated a batch, the progress does not show this, so Spark's version decides.
     """
     if last.is_old_spark is None:
         version: str = getattr(sys.modules.get("pyspark"), "__version__", "")
@@ -165,7 +167,7 @@ def _runs_one_batch(last: Read) -> bool:
 
 @dataclass(frozen=True)
 class RestartLimits:
-    """Limits on the restarts of a query, and waits before the restarts; see `run_until_done`.
+    """Limits on the restarts of a query, and the waits before them; see `run_until_done`.
 
     permanent: names of errors after which the query is not restarted.
     """
@@ -200,35 +202,36 @@ class RestartLimits:
 
 
 class OutOfTime(Exception):  # noqa: N818
-    """The time limit of a `drain` has passed."""
+    """Raised if the time limit of a `drain` has passed."""
 
 
 class SkippedBatch(Exception):  # noqa: N818
-    """The sink skipped a batch of new messages: rows are lost if the query continues."""
+    """Raised if the sink skipped a batch of new messages: the rows would be lost if the query
+    continued."""
 
 
 class Isolating:
-    """Progress of the search for poison messages over several runs, read from offsets.
+    """Follows the search for poison messages over several runs, from the status in offsets.
 
-    The search advances if it split a batch or moved a message, and a batch was committed since the
-    last advance. If no batch was committed, the sink may be down, and the next start waits longer.
-    After a batch was committed during the search, a few consecutive failures are restarted
-    immediately.
+    The search advances if it has split a batch or moved a message, and a batch was committed since
+    the last advance. If no batch was committed, the sink may be down, and the wait before the next
+    start is longer. After a batch was committed during the search, the query is restarted without a
+    wait after the next few failures.
     """
 
     def __init__(self) -> None:
         self.status = ""
-        """Status of the search in the newest run, as one line; "" if there is no search."""
+        """Status of the search after the newest run, as one line; "" if there is no search."""
         self.may_restart_at_once = False
-        """True if the newest failure does not suggest that the sink is down."""
+        """True if the next restart needs no wait, because the sink is probably not down."""
         self._has_committed = True
         self._is_under_way = False
         self._in_a_row = 0
 
     def advances(self, status: str, has_committed: bool) -> bool:
-        """Record a failed run, and return whether the search advanced.
+        """Record a failed run. Return True if the search advanced.
 
-        status: status from the run's offsets. has_committed: True if the run committed messages.
+        status: status in the offsets of the run. has_committed: True if the run committed messages.
         """
         is_new = bool(status) and status != self.status
         advances = is_new and self._has_committed
@@ -253,8 +256,8 @@ class Runs:
         watch: Callable[[Any], None] | None = None,
         until: float | None = None,
     ) -> None:
-        """watch: function that is called with the query each second while the query runs. until:
-        end time by `limits.clock`."""
+        """watch: called with the query each second while the query runs. until: time limit, by
+        `limits.clock`."""
         self._start, self._listener, self._limits = start, listener, limits
         self._watch, self._until = watch, until
         self._in_all = self._without_progress = 0
@@ -267,8 +270,8 @@ class Runs:
         `limits.clock`."""
 
     def until_one_ends(self) -> Any | None:
-        """Start the query until a run ends without an error. Returns this run; None after the last
-        restart failed.
+        """Start the query again and again until a run ends without an error. Returns this run; None
+        if the last allowed restart has failed.
 
         Raises OutOfTime, SkippedBatch, errors of the first start, and TypeError or ValueError if a
         start returns no new run. Before OutOfTime and SkippedBatch, the query is stopped.
@@ -285,7 +288,7 @@ class Runs:
                 query = self._checked(started) if query is None else query
                 failure = self._failure_of(query)
             if failure is None:
-                if _made_progress(query):  # or the run only replayed a batch without rows
+                if _made_progress(query):  # or the run only replayed a batch, which has no rows
                     self._without_progress = 0
                 return query
             self.error, self.failed_at = failure, limits.clock()
@@ -319,7 +322,7 @@ class Runs:
         return query
 
     def _may_go_on(self, why: Explanation) -> bool:
-        """Wait before the next start. Returns False if there is no further start."""
+        """Wait before the next start. Returns False if the query may not be started again."""
         limits, in_a_row = self._limits, self._without_progress
         too_many = in_a_row > limits.restarts or self._in_all > limits.restarts_in_all
         if why.error in limits.permanent or too_many:
@@ -371,13 +374,13 @@ class Runs:
             try:
                 ended = query.awaitTermination(left)
             except Exception:
-                self._look_at(query, is_over=True)  # also check the run's last batches
+                self._look_at(query, is_over=True)  # check the last batches of the run as well
                 raise
             self._look_at(query, is_over=ended)
 
     def _look_at(self, query: Any, *, is_over: bool) -> None:
-        """Raise SkippedBatch if the sink skipped a batch. is_over: check all known batches of the
-        run, not only the newest."""
+        """Raise SkippedBatch if the sink skipped a batch. is_over: the run has ended, so check all
+        its known batches, not only the newest."""
         if self._watch:
             self._watch(query)
         for read in reads(query) if is_over else _newest(query):
@@ -386,8 +389,7 @@ class Runs:
 
 
 def reads(query: Any) -> Iterator[Read]:
-    """Yield the reads in the newest progress events of a run; nothing if the run does not
-    answer."""
+    """Yield what the newest progress events of a run show; nothing if the run does not answer."""
     with contextlib.suppress(Exception):  # the run has not started, or its session has ended
         for progress in [*query.recentProgress]:
             if found := read_of(parsed(progress)):
@@ -395,7 +397,7 @@ def reads(query: Any) -> Iterator[Read]:
 
 
 def _newest(query: Any) -> Iterator[Read]:
-    """Yield the reads in the newest progress event.
+    """Yield what the newest progress event of a run shows.
 
     Other events are not fetched, because events of large batches are large.
     """
@@ -407,7 +409,7 @@ def _newest(query: Any) -> Iterator[Read]:
 def parsed(progress: Any) -> Mapping[str, Any]:
     """Return a progress event as parsed JSON.
 
-    The JSON is used because Spark 4.0 and 4.1 change the offsets in their progress objects.
+    The event's JSON is parsed, because Spark 4.0 and 4.1 change the offsets in the event's objects.
     """
     if text := getattr(progress, "json", None):
         found: Mapping[str, Any] = json.loads(text)
@@ -416,11 +418,11 @@ def parsed(progress: Any) -> Mapping[str, Any]:
 
 
 _STATUS = re.compile(r'"isolation": ?"([ !#-\[\]-~]{1,300})"')
-"""Status of isolation in an offset: see `source/offsets.py`."""
+"""Pattern for the status of isolation in an offset: see `source/offsets.py`."""
 
 
 def _text_of(failure: BaseException) -> str:
-    """Return the whole text of this failure, with the offsets of its batch."""
+    """Return the whole text of this failure, which contains the offsets of its batch."""
     with contextlib.suppress(Exception):  # Spark's errors call the JVM, which may have ended
         return f"{failure}\n{getattr(failure, '_stackTrace', '')}"
     return ""
@@ -429,7 +431,7 @@ def _text_of(failure: BaseException) -> str:
 def _status_of(query: Any, failure: BaseException) -> str:
     """Return the status of isolation from the offsets in this failure.
 
-    If the failure has none, the newest progress is used.
+    If the failure contains no offsets, the offsets in the newest progress are used.
     """
     if found := _STATUS.findall(_text_of(failure)):
         return str(found[-1])
@@ -461,7 +463,7 @@ def _stop(query: Any) -> None:
 
 
 def _made_progress(query: Any) -> bool:
-    """Return True if the run has committed a batch with rows; False also if the run does not
+    """Return True if the run has committed a batch with rows. Returns False if the run does not
     answer."""
     try:
         return any(each["numInputRows"] for each in query.recentProgress)

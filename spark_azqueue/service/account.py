@@ -1,4 +1,5 @@
-"""Values that describe a storage account and its credential; `options/account.py` makes them.
+"""Values that describe a storage account and its credential. `options/account.py` parses options
+into these values.
 
 `repr` of these values hides every secret.
 """
@@ -37,14 +38,14 @@ class EntraIdentity:
     client_id: str | None = None
     client_secret: str | None = field(default=None, repr=False)
     argument: str | None = None
-    """Argument for the provider. If None, the provider is called without arguments."""
+    """Argument for the provider; None to call the provider without arguments."""
     service_credential: str | None = None
     """Name of the service credential in Unity Catalog. Set only with DATABRICKS."""
 
 
 @dataclass(frozen=True)
 class SasProvider:
-    """A callable of the user that returns a SAS.
+    """Path and argument of a user's callable that returns a SAS.
 
     path: `package.module:callable`. argument: the callable's argument, or None for a call without
     arguments.
@@ -58,8 +59,8 @@ class SasProvider:
 class Account:
     """Endpoint of a storage account, with exactly one of key, sas, sas_provider, identity.
 
-    Exception: a SAS that is bound to a user also needs a token of that user, so `identity` is set
-    as well.
+    Exception: if a SAS is bound to a user, `identity` is set as well, because requests also need a
+    token of this user.
 
     `url`: the queue endpoint. (In the result of `read_blob_account`, the blob endpoint.)
     `blob_url`: the blob endpoint, or None if it is unknown.
@@ -73,7 +74,7 @@ class Account:
     blob_url: str | None = field(default=None, compare=False)
     sas_provider: SasProvider | None = None
     of_environment: bool = field(default=False, compare=False)
-    """True if the credential comes from the process's environment, not from the options."""
+    """True if the credential was read from the process's environment, not from the options."""
 
     @property
     def host_and_port(self) -> str:
@@ -86,8 +87,8 @@ class Account:
 
 
 API_VERSION = "2021-12-02"
-"""REST version of all requests. Azurite supports this version. The version allows messages of 64
-KiB and messages that never expire.
+"""REST version of all requests. Azurite supports this version. This version allows messages of 64
+KiB, and messages that never expire.
 """
 
 
@@ -112,7 +113,7 @@ def queue_sas(
 def container_sas(account: str, key: str, container: str, expiry: datetime, *, https: bool) -> str:
     """Return a SAS to read, create, write, delete and list the blobs of one container.
 
-    The arguments are those of `queue_sas`.
+    Other parameters: see `queue_sas`.
     """
     expires, protocol = _expires(expiry), "https" if https else ""
     resource = f"/blob/{account}/{container}"
@@ -124,8 +125,8 @@ def container_sas(account: str, key: str, container: str, expiry: datetime, *, h
 def account_sas(account: str, key: str, service: str, expiry: datetime, *, https: bool) -> str:
     """Return a SAS to create, delete and list all queues or all containers of the account.
 
-    service: "q" for queues, "b" for blobs. The other arguments are those of `queue_sas`. REST
-    reference, "Create an account SAS".
+    service: "q" for queues, "b" for blobs. Other parameters: see `queue_sas`. REST reference,
+    "Create an account SAS".
     """
     expires, protocol = _expires(expiry), "https" if https else ""
     types = "sc" if service == "b" else "sco"  # clearing a queue needs a permission on its messages

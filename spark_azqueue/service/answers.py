@@ -1,4 +1,4 @@
-"""Meaning of the service's answers, and the errors for answers that are not a success."""
+"""Interprets the service's answers, and makes the errors for answers that are not a success."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ from spark_azqueue.errors.conditions import Condition
 
 from .redaction import shown
 
-# For an unknown or foreign receipt, the service answers 404 MessageNotFound, and Azurite answers
-# 400 PopReceiptMismatch. A receipt that does not parse gets 400 InvalidQueryParameterValue, which
-# names the parameter. The connector's receipts come from the service or from a checkpoint, so this
-# answer, too, means that the receipt is no longer valid.
+# If a receipt is unknown, or belongs to another message, the service answers 404 MessageNotFound,
+# and Azurite answers 400 PopReceiptMismatch. If a receipt does not parse, the answer is 400
+# InvalidQueryParameterValue, which names the parameter. The connector's receipts come from the
+# service or from a checkpoint, so this answer also means that the receipt is no longer valid.
 _DEAD_RECEIPT_CODES = frozenset({"PopReceiptMismatch", "InvalidPopReceipt"})
 _BAD_VALUE = "InvalidQueryParameterValue"
 _RECEIPT = "popreceipt"
@@ -25,7 +25,7 @@ _RECEIPT = "popreceipt"
 _BUSY_STATUSES = frozenset({408, 429, 500, 502, 503, 504})
 
 THROTTLED = frozenset({429, 503})
-"""HTTP statuses of a throttled request."""
+"""HTTP statuses with which the service throttles a request."""
 
 # Permissions that requests to a queue need, as text for error messages.
 PROCESSOR = "the SAS letter 'p' or the role 'Storage Queue Data Message Processor'"
@@ -125,8 +125,8 @@ _NO_REASON = (
     " and this machine's clock.",
 )
 _WHY = (
-    # (Text in the service's AuthenticationErrorDetail; meaning for a user's SAS; meaning for an
-    # account key, from which the connector makes a SAS itself.)
+    # (Text in the service's AuthenticationErrorDetail; its meaning for a SAS from the user; its
+    # meaning for an account key, with which the connector signs a SAS itself.)
     (
         "in the specified time frame",
         (Condition.SAS_NOT_VALID_NOW, "the SAS has ended, or has not begun yet. Make a new one."),
@@ -153,7 +153,7 @@ def classify(
 
     status: HTTP status, or None if the connection failed. code: the answer's `x-ms-error-code`.
     by_receipt: True if the request named a message by its pop receipt (delete, update). parameter:
-    the query parameter that the answer calls invalid, or "" if there is none.
+    the query parameter that the answer names as invalid, or "" if there is none.
     """
     if status is None or status in _BUSY_STATUSES:
         return Outcome.RETRY
@@ -187,12 +187,13 @@ def service_error(
 ) -> ServiceError:
     """Make the error for an answer that is not a success.
 
-    doing: the action, such as "dequeue from queue 'orders'". needs: the role or SAS permission that
-    the action needs. denial: the service's reason for refusing a credential. The error does not
-    show this text, because it may contain signatures. by_key: True if the credential is an account
-    key. by_receipt, parameter: see `classify`. retry_after: seconds that the service asks to wait.
-    date: the answer's Date header. sent: False if no byte of the request was sent. address:
-    destination of the request. request_id: see `ServiceError`.
+    doing: the failed action as text, such as "dequeue from queue 'orders'". needs: the role or SAS
+    permission that the action needs. denial: the service's reason for refusing a credential. The
+    error does not show this text, because it may contain signatures. by_key: True if the credential
+    is an account key. by_receipt, parameter: see `classify`. retry_after: number of seconds that
+    the service asks the client to wait. date: the answer's Date header. sent: False if no byte of
+    the request was sent. address: host and port to which the request was sent. request_id: see
+    `ServiceError`.
     """
     code = shown(code, _LONGEST_CODE)
     outcome = classify(status, code, by_receipt=by_receipt, parameter=parameter)
@@ -227,9 +228,7 @@ def service_error(
 
 
 def _meaning(status: int | None, code: str, denial: str, *, by_key: bool) -> tuple[Condition, str]:
-    """Return the error condition for a refused request, and the remedy. The remedy is "" if none is
-    known.
-    """
+    """Return the error condition of a refused request, and the remedy ("" if unknown)."""
     if (status, code) in _REFUSALS:
         return _REFUSALS[status, code]
     if status in (401, 403):

@@ -1,9 +1,9 @@
-"""Files in the temporary folder that the Python processes of one JVM share.
+"""Files in the temporary folder, which the Python processes beside one JVM share.
 
 The user's Python process and the processes of sources run beside the driver's JVM, on the same
 machine and as the same user. The name of a file contains the user's id and the JVM's process id.
-Other users may also write into the temporary folder. So this module ignores all files except
-regular files of this user, and opening a file never blocks.
+Other users may also write into the temporary folder. So this module uses only regular files of this
+user, and opening a file never blocks.
 """
 
 from __future__ import annotations
@@ -20,7 +20,8 @@ _NAME = re.compile(r"spark-azqueue-(\d+)-(\d+)-(\d*)\.[a-z]+")
 
 
 def file_of(pid: int, ending: str) -> Path:
-    """Return the path of this JVM's file with this file extension, such as ".json".
+    """Return the path of the file with this extension, such as ".json", for this JVM. pid: process
+    id of the JVM.
 
     The file may not exist.
     """
@@ -41,7 +42,7 @@ def open_own(file: Path, flags: int) -> int:
 
 
 def files_of_ended(ending: str) -> list[Path]:
-    """Return this user's files with this file extension whose JVM has exited."""
+    """Return this user's files with this extension, if the JVM of the file has exited."""
     ended = []
     with contextlib.suppress(OSError), os.scandir(tempfile.gettempdir()) as entries:
         for entry in entries:
@@ -64,7 +65,7 @@ def _exists(pid: int) -> bool:
 
 
 def _start_of(pid: int) -> str:
-    """Return the start time of a process, in kernel ticks; "" if the system does not report it."""
+    """Return the start time of a process in kernel ticks; "" if the system does not report it."""
     with contextlib.suppress(OSError, IndexError, UnicodeDecodeError):
         fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
         return fields[19]

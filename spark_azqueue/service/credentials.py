@@ -1,8 +1,8 @@
-"""Authentication of requests. Each process makes its credential once, and renews it before it
-expires.
+"""Authentication of requests. A process creates its credential once, and renews SAS and tokens
+before they expire.
 
-An account key does not sign every request. The key signs a SAS for one queue or container, and the
-URLs of requests carry this SAS.
+An account key does not sign each request. The key signs a SAS for one queue or container, and the
+URLs of requests contain this SAS.
 """
 
 from __future__ import annotations
@@ -54,9 +54,9 @@ class Authority:
         raise NotImplementedError
 
     def refresh(self) -> bool:
-        """Drop the SAS or token that the service refused.
+        """Forget the SAS or token, because the service refused it.
 
-        Returns True if the next request gets a new SAS or token.
+        Returns True if the next request will get a new SAS or token.
         """
         return False
 
@@ -75,7 +75,7 @@ class _FixedSas(Authority):
 
 
 class _KeyedSas(Authority):
-    """Makes short-lived SAS from the account key, one per scope, so that requests need no
+    """Signs a short-lived SAS for each scope with the account key, so that requests need no
     signature.
     """
 
@@ -102,14 +102,14 @@ class _KeyedSas(Authority):
             make = queue_sas if self._plane is Plane.QUEUES else container_sas
             sas = make(name, key, scope, expiry, https=https)
         at = time.monotonic()
-        with self._lock:  # expired SAS are dropped, because queues may be deleted
+        with self._lock:  # drop expired SAS, because their queues may be deleted
             self._made = {name: made for name, made in self._made.items() if made[1] > at}
             self._made[scope] = (sas, at + _SAS_LIFE_S / 2)
         return sas
 
     def refresh(self) -> bool:
-        # A SAS may expire too early for this process: its monotonic clock may stop while a machine
-        # sleeps
+        # A SAS may expire before this process expects it: the monotonic clock may stop while a
+        # machine sleeps.
         with self._lock:
             self._made.clear()
         return True
@@ -128,7 +128,7 @@ class _ProvidedSas(Authority):
 
 
 class _Both(Authority):
-    """A SAS that is bound to a user, with a token of that user."""
+    """Authenticates with a SAS that is bound to a user, and a token of this user."""
 
     def __init__(self, sas: Authority, token: Authority) -> None:
         self._sas, self._token = sas, token
@@ -160,7 +160,7 @@ class _Bearer(Authority):
         return url
 
     def _token(self) -> AccessToken:
-        # imported here, because the import takes 0.03 s and a key does not need it
+        # imported here, because the import takes 0.03 s, and an account key does not need it
         from azure.core.exceptions import AzureError
 
         giver = type(self._credential).__name__
@@ -229,7 +229,7 @@ def token_credential(identity: EntraIdentity) -> TokenCredential:
         return service_credential(identity.service_credential or "")
     if identity.kind is IdentityKind.FABRIC:
         return FabricCredential()
-    # imported here, because the import takes 0.15 s and most users have a key or a SAS
+    # imported here, because the import takes 0.15 s, and most users have a key or a SAS
     import azure.identity as kinds
 
     client: dict[str, Any] = {"client_id": identity.client_id} if identity.client_id else {}

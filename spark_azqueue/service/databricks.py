@@ -1,4 +1,4 @@
-"""Service credentials of Unity Catalog, from either of Databricks' two public functions.
+"""Gets service credentials of Unity Catalog from one of the two public functions of Databricks.
 
 `databricks.service_credentials` is for code that runs in a task. In other processes, such as the
 Python process beside the driver, the module may exist but refuse calls. `dbutils.credentials` is
@@ -24,7 +24,7 @@ _LONGEST_REASON = 1_000
 
 
 def service_credential(name: str) -> TokenCredential:
-    """Return the credential object for the service credential with this name.
+    """Return the credential object of the service credential with this name.
 
     Raises InvalidOption if this process does not run on Databricks. Raises AccessDenied if
     Databricks returns no credential.

@@ -1,7 +1,7 @@
-"""Conversion between a row's body and the stored text of a message.
+"""Converts the body of a row to the stored text of a message, and back.
 
-Each text is decoded strictly and separately, so one bad body does not affect the other messages of
-its page.
+Each text is decoded by itself, and strictly. So a bad body does not affect other messages of the
+same page.
 """
 
 from __future__ import annotations
@@ -45,14 +45,14 @@ def utf8_size(text: str) -> int:
 
 
 def can_be_put(text: str) -> bool:
-    """False if the service refuses the text, because it is too long or has a character that XML
-    cannot hold.
+    """Return False if the service would refuse the text: it is too long, or has a character that
+    XML cannot contain.
     """
     return utf8_size(text) <= MAX_STORED_BYTES and not unwritable(text)
 
 
 def unwritable(text: str) -> str:
-    """Return the first character that XML cannot hold, in the form "U+0001". Return "" if there is
+    """Return the first character that XML cannot contain, in the form "U+0001"; "" if there is
     none.
     """
     found = _NOT_XML.search(text)
@@ -60,7 +60,7 @@ def unwritable(text: str) -> str:
 
 
 def writable(text: str) -> str:
-    """Return the text with U+FFFD in place of each character that XML cannot hold."""
+    """Return the text with U+FFFD in place of each character that XML cannot contain."""
     return _NOT_XML.sub("\ufffd", text)
 
 
@@ -68,9 +68,9 @@ def decode(text: str, encoding: Encoding, body_type: BodyType) -> str | bytes:
     """Decode the text of a message into the body of a row.
 
     With AUTO, a text counts as base64 if it is not empty and is canonical base64 (RFC 4648, with
-    padding). For a string body, the decoded bytes must also be UTF-8. Any other text is itself the
-    body. Some plain texts look like base64 ("Zm9v", or "12345678" as binary), and AUTO decodes
-    these texts as well. Raises UndecodableBody with the reason, but without the text, which may be
+    padding). For a string body, the decoded bytes must also be UTF-8. Any other text is the body
+    itself. AUTO also decodes plain texts that happen to be base64 ("Zm9v", or "12345678" as
+    binary). Raises UndecodableBody with the reason, but without the text, which may be
     confidential.
     """
     if encoding is Encoding.AUTO:
@@ -95,7 +95,7 @@ def decode(text: str, encoding: Encoding, body_type: BodyType) -> str | bytes:
 
 
 def looks_like_base64(text: str, body_type: BodyType) -> bool:
-    """True if AUTO treats this text as base64 (see `decode`)."""
+    """Return True if AUTO decodes this text as base64 (see `decode`)."""
     try:
         raw = base64.b64decode(text, validate=True)
         if body_type is BodyType.STRING:
@@ -109,8 +109,8 @@ def encode(body: str | bytes | bytearray, encoding: Encoding) -> str:
     """Encode a row's body as the text of a message.
 
     Raises InvalidRow if the service would refuse the text. The service refuses a text of more than
-    64 KiB (with base64, a body of more than 48 KiB). Without base64, it also refuses bytes that are
-    not UTF-8, and characters that XML cannot hold.
+    64 KiB (with base64, a body of more than 48 KiB). Without base64, the service also refuses bytes
+    that are not UTF-8, and characters that XML cannot contain.
     """
     size = stored_size(body, encoding)
     if size > MAX_STORED_BYTES:
@@ -132,7 +132,7 @@ def encode(body: str | bytes | bytearray, encoding: Encoding) -> str:
 
 
 def stored_size(body: str | bytes | bytearray, encoding: Encoding) -> int:
-    """Return the size of this body's message text in the queue, in bytes."""
+    """Return the size, in bytes, of the text that a queue stores for this body."""
     size = utf8_size(body) if isinstance(body, str) else len(body)
     return (size + 2) // 3 * 4 if encoding is Encoding.BASE64 else size
 

@@ -1,11 +1,12 @@
-"""Envelopes: JSON objects that hold the body of a dead-lettered message, and the reason.
+"""Envelopes: JSON objects with the body of a dead-lettered message, and the reason.
 
     reason           why the message was dead-lettered; left out if no reason was given
     queue            the message's queue
     message_id       the message's id in this queue
     insertion_time   when the message was enqueued (ISO 8601, UTC); not from `settle`
     dequeue_count    how often the message was dequeued; not from `settle`
-    message_row      row of a packed message that is `body`; from `dead_letters` of `unpack` only
+    message_row      position of `body` in its packed message; only from `dead_letters` of rows
+                     of `unpack`
     body             the message's body
     complete         false if the envelope has only a part of the body: `part` of `parts`
     body_encoding    form of `body`: "text", "base64", or "stored": the text of the message as the
@@ -16,11 +17,11 @@
 `settle(dead=…)`, the source and `replay --mark` write envelopes. `envelope_of` and `stored_text`
 read them.
 
-A user's own JSON may have the same field names, and its other fields would be lost if the JSON were
-opened as an envelope. So a text is an envelope only if its field `written_by` names this package. A
-text without `written_by` may be an envelope of an older version. Such a text is an envelope only if
-it equals, character for character, what this package writes, and if its message id has the
-service's form.
+A user's own JSON may have the same field names. If it were opened as an envelope, its other fields
+would be lost. So a text is an envelope only if its field `written_by` names this package. A text
+without `written_by` may be an envelope of an older version. Such a text counts as an envelope only
+if this package would write exactly the same characters, and if its message id has the service's
+form.
 """
 
 from __future__ import annotations
@@ -42,11 +43,11 @@ from .messages import Message
 from .redaction import shown
 
 LONG_REASON = 1000
-"""Number of characters to which a reason is cut if the full reason leaves no room for the body."""
+"""A reason is cut to this number of characters if the full reason leaves no room for the body."""
 
 _PIECE_BYTES = MAX_STORED_BYTES - 12 * LONG_REASON - 2_000
-"""Maximum size of one part of a body, in bytes of JSON. The other fields of the envelope need the
-remaining bytes.
+"""Maximum size of one part of a body, in bytes of JSON. The other fields of an envelope need the
+rest of the message.
 """
 
 _WRITTEN_BY, _WRITER = "written_by", "spark-azqueue"
@@ -65,7 +66,7 @@ _FIELDS: dict[str, type] = {
 """All fields that an envelope may have, in the order in which they are written."""
 
 _OF_PARTS: dict[str, type] = {"complete": bool, "part": int, "parts": int}
-"""Further fields of an envelope that has only a part of a body. Such an envelope also has
+"""Additional fields of an envelope that has only a part of a body. Such an envelope also has
 `written_by`.
 """
 
@@ -73,7 +74,7 @@ _EPOCH = datetime.datetime(1970, 1, 1, tzinfo=datetime.timezone.utc)
 
 _ID = re.compile(r"[0-9A-Fa-f]{8}(?:-[0-9A-Fa-f]{4}){3}-[0-9A-Fa-f]{12}")
 
-# XML cannot hold these characters. In JSON they occur only within strings.
+# XML cannot contain these characters. In JSON they occur only within strings.
 _NOT_XML = re.compile("[\ufffe\uffff\ud800-\udfff]")
 
 
@@ -87,7 +88,7 @@ class BodyEncoding(str, enum.Enum):
 
 @dataclass(frozen=True, slots=True)
 class DeadLetterEnvelope:
-    """A parsed envelope. queue, message_id: as stated in the envelope, which any sender can forge.
+    """A parsed envelope. queue, message_id: values in the envelope, which any sender can forge.
 
     unknown: name of a field that this version of the package does not know, or "". is_part: True if
     the envelope has only a part of the body. row: number of the row in a packed message, or None if
@@ -112,8 +113,8 @@ def envelope_text(
     body_encoding: BodyEncoding,
     **more: str | int,
 ) -> str:
-    """Return the text of an envelope: one line of JSON. more: further fields, which precede the
-    body.
+    """Return the text of an envelope: one line of JSON. more: further fields, which are written
+    before the body.
     """
     fields: dict[str, str | int] = {} if reason is None else {"reason": reason}
     fields |= {"queue": queue, "message_id": message_id, **more}
@@ -127,10 +128,10 @@ def _written(fields: Mapping[str, Any]) -> str:
 
 
 def poison_envelope(message: Message, reason: str) -> str | None:
-    """Return the envelope of a poison message, with the body as stored. Return None if the envelope
-    would be too large.
+    """Return the envelope of a poison message, with the body as stored; None if the envelope would
+    be too large.
 
-    A long reason is shortened if this makes the envelope fit.
+    A long reason is cut if the envelope then fits into a message.
     """
     for shortened in dict.fromkeys((reason, reason[:LONG_REASON])):
         envelope = _poison_envelope(message, shortened, message.text)
@@ -140,11 +141,11 @@ def poison_envelope(message: Message, reason: str) -> str | None:
 
 
 def poison_envelopes(message: Message, reason: str) -> list[str]:
-    """Return the envelopes of a poison message whose text, from a damaged answer, no queue can
-    hold.
+    """Return the envelopes of a poison message that came in a damaged answer, and whose text no
+    queue can store.
 
-    Returns one envelope if the text fits. Otherwise returns several envelopes, each with a part of
-    the text. `redrive` leaves such parts in the poison queue.
+    Returns one envelope if the text fits into it. Otherwise returns several envelopes, each with a
+    part of the text. `redrive` leaves such parts in the poison queue.
     """
     if envelope := poison_envelope(message, reason):
         return [envelope]
@@ -223,7 +224,8 @@ def _with_each_name_once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 
 
 def _is_envelope(fields: Mapping[str, Any], text: str) -> bool:
-    """True if these fields are an envelope of this package (rules: see the module's docstring)."""
+    """Return True if these fields are an envelope of this package. The module's docstring has the
+    rules."""
     types = {name: type(fields[name]) for name in _FIELDS if name in fields}
     if any(kind is not _FIELDS[name] for name, kind in types.items()):
         return False
@@ -236,11 +238,10 @@ def _is_envelope(fields: Mapping[str, Any], text: str) -> bool:
 
 
 def stored_text(envelope: DeadLetterEnvelope, encoding: Encoding) -> str:
-    """Return the original text of the dead-lettered message, as the message's sender stored it.
+    """Return the original text of the dead-lettered message, as its sender stored it.
 
-    encoding: `messageEncoding` of the queue, used if `settle` had decoded the body. Raises
-    InvalidRow if the text cannot be restored. Also raises InvalidRow if the envelope has an unknown
-    field, which would be lost.
+    encoding: `messageEncoding` of the queue, used if `settle` decoded the body. Raises InvalidRow
+    if the text cannot be restored, or if the envelope has an unknown field, which would be lost.
     """
     if envelope.is_part:
         raise InvalidRow(

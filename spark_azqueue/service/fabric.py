@@ -1,4 +1,4 @@
-"""Tokens of Microsoft Fabric, from Fabric's module `notebookutils`.
+"""Gets tokens in Microsoft Fabric from Fabric's module `notebookutils`.
 
 Fabric documents `notebookutils.credentials.getToken(audience)` for notebooks and job definitions.
 `getToken` returns the token as a string. The expiry is a claim in the token.
@@ -28,7 +28,7 @@ _LONGEST_REASON = 1_000
 
 
 class FabricCredential:
-    """A TokenCredential for Azure Storage, for the identity that runs the notebook or job.
+    """A TokenCredential for Azure Storage: the identity that runs the notebook or job.
 
     Raises InvalidOption in a process that has no `notebookutils`.
     """
@@ -77,8 +77,8 @@ def _get_token() -> Callable[[str], Any]:
 
 
 def _end_of(token: str) -> int:
-    """Return the expiry of this token in seconds since 1970. If the claim is not readable, return
-    the time 10 minutes from now.
+    """Return the expiry of this token in seconds since 1970. Without a readable claim, returns the
+    time in 10 minutes.
     """
     try:
         _, claims, _ = token[:_LONGEST_TOKEN].split(".")

@@ -1,7 +1,7 @@
-"""Parsers for ids, receipts, counts, times and pauses in the service's answers.
+"""Parsers for ids, receipts, counts and times in the service's answers.
 
-Each parser accepts any text and never raises. If the service could not have sent the text, the
-parser returns None, False or "".
+A parser accepts any text and never raises. If the service could not have sent the text, it returns
+None, False or "".
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ characters, and its receipts are base64 of fewer than 100 characters.
 """
 
 # Ids and receipts become parts of a URL, so a text such as ".." would change the address. A receipt
-# is opaque: any printable characters except those that JSON would have to escape.
+# may have any printable characters, except characters that JSON would have to escape.
 _MESSAGE_ID = re.compile(rf"[0-9A-Za-z-]{{1,{MAX_ID}}}")
 _RECEIPT = re.compile(rf"[ !#-\[\]-~]{{1,{MAX_RECEIPT}}}")
 
@@ -35,17 +35,17 @@ _LONGEST_PAUSE_S = 86_400.0
 
 
 def is_message_id(text: str) -> bool:
-    """True if the text has the form of a message id."""
+    """Return True if the text has the form of a message id."""
     return _MESSAGE_ID.fullmatch(text) is not None
 
 
 def is_receipt(text: str) -> bool:
-    """True if the text has the form of a pop receipt."""
+    """Return True if the text has the form of a pop receipt."""
     return _RECEIPT.fullmatch(text) is not None
 
 
 def request_id(text: str) -> str:
-    """Return the service's id of a request, or "" if the text cannot be an id."""
+    """Return the service's id of a request; "" if the text cannot be such an id."""
     return text if is_message_id(text) else ""
 
 
@@ -97,22 +97,22 @@ def pause_s(text: str, now: float) -> float | None:
 
 
 _MARK = "deleteOnCommit=true "
-"""Prefix of receipts in rows of a source that deletes on commit. No receipt begins with this
-prefix, because base64 has no space.
+"""Prefix that a source which deletes on commit puts before the receipts in its rows. No receipt of
+the service begins with this prefix, because base64 has no space.
 """
 
 
 def marked(receipt: str) -> str:
-    """Return this receipt with the prefix that marks rows of a source that deletes on commit."""
+    """Return this receipt with the prefix for rows of a source that deletes on commit."""
     return _MARK + receipt
 
 
 def check_usable(message_id: object, receipt: object) -> None:
-    """Check the receipt of a row whose message will be updated or deleted.
+    """Check the id and receipt of a row whose message will be updated or deleted.
 
     Raises InvalidRow if the row has no receipt. Raises InvalidOption if the receipt has the prefix
-    of a source that deletes on commit: the stream's options are wrong, so a retry of the write
-    cannot help.
+    of a source that deletes on commit: in this case the options of the stream are wrong, and a
+    retry of the write cannot help.
     """
     if not receipt:
         raise InvalidRow(

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 MOST_HEADER_BYTES = 64 * 2**10
-"""Maximum number of header bytes of one answer. Headers of a proxy and of 1xx answers before the
-answer count, too.
+"""Maximum number of header bytes of one answer, including the headers of a proxy and of 1xx answers
+before it.
 """
 
 HEADERS_TOO_LARGE = f"the answer's headers are larger than {MOST_HEADER_BYTES:,} bytes"
@@ -20,9 +20,9 @@ _STATUS = re.compile(rb"HTTP/\S+ +(\d{3})\b")
 class Answer(NamedTuple):
     """An HTTP answer. `sent_at`: monotonic time at which the request was sent.
 
-    head: header lines of the answer. A status line and the headers of earlier answers may precede
-    them. repeated: True if libcurl sent the request twice, because the first connection was dead.
-    took_s: seconds from request to answer, measured by libcurl.
+    head: header lines of the answer. Status lines and headers of a proxy and of 1xx answers may
+    precede them. repeated: True if libcurl sent the request twice, because the first connection was
+    broken. took_s: seconds from request to answer, measured by libcurl.
     """
 
     status: int
@@ -44,13 +44,12 @@ class Answer(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class NoAnswer:
-    """The result of a request without an answer.
+    """Result of a request that got no answer.
 
     `untrusted`: the server's certificate is not trusted.
 
-    too_large: the part of the answer that exceeded its limit, or "". The service never sends such
-    an answer. sent: False if no byte of the request was sent over any connection. repeated, took_s:
-    see `Answer`.
+    too_large: the part of the answer that exceeded its limit, or "". The service never sends so
+    large an answer. sent: False if no byte of the request was sent. repeated, took_s: see `Answer`.
     """
 
     reason: str
@@ -62,11 +61,11 @@ class NoAnswer:
 
 
 class Incoming:
-    """An answer as it arrives. libcurl calls `header` and `write`.
+    """Collects an answer while it arrives. libcurl calls `header` and `write`.
 
-    libcurl passes all headers to `header`: those of a proxy's answer to CONNECT, of 1xx answers, of
-    the answer itself, and the trailers after the body. The answer's own headers are the last ones
-    before the body.
+    libcurl passes all headers to `header`: headers of a proxy's answer to CONNECT, headers of 1xx
+    answers, headers of the answer itself, and the trailers after the body. The answer's own headers
+    are the last headers before the body.
     """
 
     def __init__(self, most_bytes: int, most_of_error: int | None = None) -> None:
@@ -77,8 +76,9 @@ class Incoming:
         self.received = bytearray()
         """All header bytes, in order of arrival.
 
-        libcurl may call `received.extend` in place of `header`, which costs less per line. Only
-        libcurl's own limit (300 KiB) applies in that case, so the caller has to check the size.
+        The caller may pass `received.extend` to libcurl in place of `header`, which costs less per
+        line. In this case only libcurl's own limit (300 KiB) applies, so the caller has to check
+        the size.
         """
         self.body = bytearray()
         self.clear()
@@ -92,14 +92,14 @@ class Incoming:
         self.received.clear()
         self.body.clear()
         self.too_large = ""
-        """The part of the answer that exceeded its limit, as text for errors; "" if no part did."""
+        """Name of the part of the answer that exceeded its limit, for errors; "" if no part did."""
         self.excess = False
         """True if the body exceeded its limit. Such a body is dropped."""
         self._before_body: int | None = None  # number of header bytes before the body
 
     @property
     def head(self) -> bytes:
-        """The headers before the body, for `lines_of`."""
+        """All headers before the body, for `lines_of`."""
         return bytes(self.received[: self._before_body])
 
     @property

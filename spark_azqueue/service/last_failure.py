@@ -1,10 +1,10 @@
-"""Passes the last error of a query's code from `run_until_done` to the source's next process.
+"""Passes the last error of a query from `run_until_done` to the next process of the source.
 
-Spark does not report to a source why its batch failed. So the supervisor writes the error to a file
-beside the driver's JVM (`beside_jvm.py`). If the source's next process dead-letters a message, it
-adds the error to the reason. The supervisor's process removes the file at its end. If that fails,
-the next process that stores an error removes the file. With Spark Connect, or if one of these steps
-fails, the reason does not have the error.
+Spark does not report to a source why its batch failed. So `run_until_done` writes the error to a
+file beside the driver's JVM (`beside_jvm.py`). If the source's next process dead-letters a message,
+it adds the error to the reason. The process that wrote the file removes the file when it exits. If
+this fails, the next process that stores an error removes the file. With Spark Connect, or if one of
+these steps fails, the reason lacks the error.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _AT_MOST = 65_536
 _ERROR_AT_MOST = 500
 _KEPT = 16
 _OFFSET = re.compile(r'"(?:segment|nonce|leases)": ?"([0-9A-Za-z+/=]{16,64})')
-"""Pattern for the part of an offset that is unique to the offset. The key depends on the kind of
+"""Pattern for the part of an offset that no other offset has. Its key depends on the kind of
 offset.
 """
 
@@ -35,7 +35,7 @@ offset.
 def leave(error: str, text: str) -> None:
     """Store the error of this JVM's failed batch. Never raises.
 
-    text: message of the failure, which contains the offsets of the batch.
+    text: Spark's message of the failure, which contains the offsets of the batch.
     """
     with contextlib.suppress(Exception):
         pid = _jvm()
@@ -79,8 +79,8 @@ def _remove(file: Path) -> None:
 
 
 def _read(file: Path) -> dict[str, str]:
-    """Read the stored errors. Ignores files that are large or belong to another user, and values
-    that are not strings.
+    """Read the stored errors. Large files, files of another user, and values that are not strings
+    are ignored.
     """
     try:
         handle = open_own(file, os.O_RDONLY)

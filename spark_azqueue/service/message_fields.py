@@ -1,4 +1,4 @@
-"""Types with which the classes of a message declare their fields.
+"""Types for declaring the fields of a message.
 
 The parser of the service's answers, the columns and rows of the source, and the logs all use these
 declarations.
@@ -16,7 +16,7 @@ from typing import Any, get_type_hints
 class Form(Enum):
     """Type of a field's values.
 
-    The type decides how answers are parsed, and how columns are made and stored.
+    The type decides how the field is parsed in answers, and how its column is made and stored.
     """
 
     QUEUE = auto()
@@ -36,10 +36,10 @@ class Field:
     """Declaration of a field: `dequeue_count: Annotated[int, Field(Form.COUNT, "DequeueCount")]`.
 
     element: XML element in the service's answers, or "" if there is none. column: column of the
-    source; "" means the name of the field, None means no column. since: version of the log's
-    columns that introduced the field. A field with a version above 1 needs a default, because older
-    logs do not have the field. `declared_in` sets the other fields. default: None if the field has
-    no default.
+    source; "" means the name of the field, None means no column. since: first version of the log's
+    columns that has the field. If this version is above 1, the field needs a default, because older
+    logs lack the field. `declared_in` sets the other attributes. default: None if the field has no
+    default.
     """
 
     form: Form

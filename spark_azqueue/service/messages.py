@@ -1,4 +1,4 @@
-"""Messages and leases; the service's limits and naming rules."""
+"""Messages and leases, and the service's limits and naming rules."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ MAX_PER_REQUEST = 32
 """Maximum number of messages that the service returns for one request."""
 
 MAX_DEQUEUE_COUNT = 2**31 - 1
-"""Maximum dequeue count, because the column `dequeue_count` is an int."""
+"""Maximum dequeue count that is parsed, because the column `dequeue_count` is an int."""
 
 UNKNOWN_TIME = 0
-"""Value for a time that is not readable in the service's answer. A row has null for such a time."""
+"""Value for a time that is not readable in the service's answer. In a row, this time is null."""
 
 LAST_US = 2_000_000
-"""Two seconds, in microseconds: the last second of a message's lifetime, and one second because the
-service rounds times.
+"""Two seconds, in microseconds: the last second of a message's lifetime, and one more second
+because the service rounds times.
 """
 
 
@@ -40,9 +40,9 @@ class Message(NamedTuple):
     Times are microseconds since 1970 UTC (the service sends whole seconds).
 
     `intact` is False if the answer was damaged inside this message; `text` then counts as
-    undecodable. If the only damage is a character that XML cannot hold, the text is complete (see
-    `is_whole`). Otherwise, `text` has only the part that could be recovered, times may be
-    UNKNOWN_TIME, and the dequeue count may be 0. Fields with a default are optional in an answer.
+    undecodable. If the only damage is a character that XML cannot contain, the text is complete
+    (see `is_whole`). Otherwise, `text` has only the part that could be recovered, times may be
+    UNKNOWN_TIME, and the dequeue count may be 0. An answer may lack the fields that have a default.
     """
 
     queue: Annotated[QueueRef, Field(Form.QUEUE)]
@@ -56,12 +56,13 @@ class Message(NamedTuple):
 
     @property
     def key(self) -> MessageKey:
-        """Key of this message: its queue and id, without text and receipt."""
+        """Key of this message: its queue and id."""
         return MessageKey(self.queue, self.message_id)
 
     @property
     def is_whole(self) -> bool:
-        """True if the text is complete, even if it has a character that XML cannot hold."""
+        """True if the text is complete, although it may have a character that XML cannot
+        contain."""
         return self.intact or bool(unwritable(self.text))
 
     @property
@@ -70,10 +71,11 @@ class Message(NamedTuple):
         return utf8_size(self.text)
 
     def is_in_its_last(self, answered_at: int | None) -> bool:
-        """True if the message is about to expire, so that a transaction may have abandoned it.
+        """Return True if the message is about to expire. A transaction may have abandoned such a
+        message.
 
-        False if a time is unknown. answered_at: the header `Date` of the answer that contained the
-        message, in microseconds since 1970, or None if unknown.
+        Returns False if a time is unknown. answered_at: `Date` header of the answer that contained
+        the message, in microseconds since 1970; None if unknown.
         """
         if answered_at is None or self.expiration_time == UNKNOWN_TIME:
             return False
@@ -81,11 +83,11 @@ class Message(NamedTuple):
 
 
 def delay_not_below_ttl(delay_s: int, ttl_s: int | None) -> str | None:
-    """Return the reason why the service would refuse this delay with this time to live. Return None
-    if the service accepts both.
+    """Return why the service would refuse this delay with this time to live; None if the service
+    accepts both.
 
     "Put Message" requires that the delay is shorter than the time to live. Both are in seconds.
-    ttl_s: None means the service's default, 7 days.
+    ttl_s: None for the service's default, 7 days.
     """
     ttl = WEEK_S if ttl_s is None else ttl_s
     if ttl == NEVER_EXPIRES or delay_s < ttl:
@@ -94,13 +96,13 @@ def delay_not_below_ttl(delay_s: int, ttl_s: int | None) -> str | None:
 
 
 class VisibleAt(NamedTuple):
-    """A point in time at which a message becomes visible, in seconds since 1970."""
+    """Time at which a message becomes visible, in seconds since 1970."""
 
     moment: float
 
 
 Delay: TypeAlias = int | VisibleAt
-"""Delay until a message is visible: a number of seconds after the request, or a point in time."""
+"""When a message becomes visible: a number of seconds after the request, or a point in time."""
 
 
 def seconds_of(delay: Delay, now: float) -> int:
@@ -114,7 +116,7 @@ MIN_VISIBILITY_S = 1
 
 
 MAX_VISIBILITY_S = 7 * 24 * 3600
-"""Bounds of the visibility timeout at a dequeue (REST reference, "Get Messages")."""
+"""Maximum visibility timeout of a dequeue, in seconds (REST reference, "Get Messages")."""
 
 
 class MessageKey(NamedTuple):
@@ -127,9 +129,9 @@ class MessageKey(NamedTuple):
 class Lease(NamedTuple):
     """The right to delete or update one message.
 
-    A renewal or another dequeue makes a new receipt and invalidates this one. The ledger has the
-    newest receipt. An offset, for use after a restart, has the receipt that was the newest when the
-    offset was written.
+    A renewal or another dequeue makes a new receipt, and this receipt becomes stale. The ledger has
+    the newest receipt. An offset, which is used after a restart, has the receipt that was the
+    newest when the offset was written.
     """
 
     queue: QueueRef
@@ -143,7 +145,7 @@ class Lease(NamedTuple):
 
 
 class Received(NamedTuple):
-    """A leased message with its lease: the result of a dequeue."""
+    """A dequeued message and its lease."""
 
     message: Message
     lease: Lease
@@ -159,7 +161,7 @@ WEEK_S = 7 * 24 * 3600
 NEVER_EXPIRES = -1
 
 ENDLESS_US = 250_000_000_000_000_000
-"""Limit in microseconds, in the year 9892. A message with a later expiry never expires.
+"""A time in the year 9892, in microseconds since 1970. A message with a later expiry never expires.
 
 The service sends the end of the year 9999 as the expiry of a message that never expires.
 """
@@ -169,7 +171,8 @@ _QUEUE_NAME = re.compile(r"[a-z0-9](?:-?[a-z0-9])*\Z")
 
 
 def queue_name(value: str) -> str:
-    """Return a legal queue name, stripped (REST reference, "Naming queues and metadata").
+    """Return the name without outer spaces, if it is legal (REST reference, "Naming queues and
+    metadata").
 
     Raises ValueError with the rules.
     """
@@ -195,7 +198,8 @@ MOST_IN_A_PLAN = 100 * MOST_IN_A_BATCH
 
 
 def container_name(value: str) -> str:
-    """Return a legal container name ("Naming containers"); the rules are those of queue names.
+    """Return the name without outer spaces, if it is legal for a container. Queue names have the
+    same rules.
 
     Raises ValueError with the rules.
     """

@@ -1,7 +1,7 @@
-"""Names of objects in a folder of a log, for every kind of store, and the kinds of logs.
+"""Names of objects in the folder of a log, in every kind of store. Also the kinds of logs.
 
 The name of an object is `log.json` or `<folder>/<name>`, such as `seg/000000000001`. So a name
-cannot lead out of the folder. A name cannot be `.tmp-…`, which is the name of an incomplete object.
+cannot lead out of the folder. Names that begin with `.tmp-` are reserved for incomplete objects.
 """
 
 from __future__ import annotations
@@ -19,10 +19,10 @@ class Kind(NamedTuple):
     """A kind of log. name: name of the kind in the log's identity. option: option that names the
     folder.
 
-    words: the kind as text for errors. last_resort: advice for an object that cannot be restored.
-    needs: permissions that a folder in blobs needs. mounted: text for errors that says on which
-    machines a folder in a file system has to be mounted. version: format version of object names
-    and keys, which the log's identity contains.
+    words: the kind as text for errors. last_resort: advice if an object cannot be restored. needs:
+    permissions that a folder in blobs needs. mounted: text for errors that says on which machines a
+    folder in a file system has to be mounted. version: version of the format of object names and
+    keys; the log's identity contains it.
     """
 
     name: str
@@ -34,7 +34,7 @@ class Kind(NamedTuple):
     version: int = 2
 
     def for_reading(self) -> Kind:
-        """Return a copy of this kind whose texts suit a program that only reads the log."""
+        """Return a copy of this kind with texts for programs that only read the log."""
         last_resort = "leave its batch out with 'startingAt' and 'endingAt'"
         return self._replace(option="readLog", last_resort=last_resort, needs=_TO_READ)
 
@@ -78,10 +78,10 @@ _NAME = re.compile(r"[0-9A-Za-z-]{1,100}")
 
 
 class Stored(NamedTuple):
-    """An object in a listing. Only the name is reliable. The other fields are for information.
+    """An object in a listing. Only the name is reliable; the other fields are for information.
 
     size: size in bytes. written: time of the write, in seconds since 1970, or 0 if unknown. tier:
-    the access tier that was set for the object, or "" if no tier was set.
+    access tier that was set for this object, or "" if it has the default tier.
     """
 
     name: str
@@ -106,7 +106,7 @@ def checked_folder(folder: str) -> str:
 
 
 def is_listed(name: str) -> bool:
-    """True if the text is a legal last part of an object's name. A listing leaves out all other
-    names.
+    """Return True if the text may be the last part of an object's name. Listings leave out all
+    other names.
     """
     return _NAME.fullmatch(name) is not None

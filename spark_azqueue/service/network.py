@@ -1,4 +1,4 @@
-"""Connection settings for every server: certificate authorities, proxy and libcurl options."""
+"""Settings for connections to any server: certificate authorities, proxy and libcurl options."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def new_handle(url: str) -> pycurl.Curl:
     curl.setopt(pycurl.FOLLOWLOCATION, 0)
     curl.setopt(pycurl.CAINFO, trusted_authorities())
     curl.setopt(pycurl.SSLVERSION, pycurl.SSLVERSION_TLSv1_2)
-    # keep our headers, such as the credential, from the proxy
+    # the proxy must not get our headers, such as the credential
     curl.setopt(pycurl.HEADEROPT, pycurl.HEADER_SEPARATE)
     proxy = proxy_for(url)
     curl.setopt(pycurl.PROXY, proxy.address)
@@ -47,7 +47,7 @@ def new_handle(url: str) -> pycurl.Curl:
 
 
 def wait_for_sockets(multi: pycurl.CurlMulti, seconds: float) -> None:
-    """Wait at most one second until a request can continue.
+    """Wait until a request can continue, but at most `seconds`, and at most one second.
 
     libcurl ignores signals while it waits, so Python has to check for signals between waits.
     """
@@ -60,15 +60,15 @@ def wait_for_sockets(multi: pycurl.CurlMulti, seconds: float) -> None:
 
 
 def trusted_authorities() -> str:
-    """Return the path of the file of trusted certificate authorities. The environment may name the
-    file; the default is certifi's file.
+    """Return the path of the file with the trusted certificate authorities: a file that the
+    environment names, or certifi's.
     """
     names = ("REQUESTS_CA_BUNDLE", "CURL_CA_BUNDLE", "SSL_CERT_FILE")
     return next(filter(None, map(os.environ.get, names)), None) or certifi.where()
 
 
 class Proxy(NamedTuple):
-    """A proxy. `address` is "" if there is no proxy.
+    """A proxy. `address` is "" if no proxy is used.
 
     The login is a separate field, because libcurl's errors quote the address.
     """

@@ -1,6 +1,6 @@
 """An administrator's policy: the providers, hosts and folders that a query's options may name.
 
-Options are part of a query. So anyone who can run a query, even only in SQL, can set options. The
+Options are part of a query. So a user who can run queries, even only in SQL, can set options. The
 policy is a JSON object in the environment variable AZQUEUE_POLICY, or a dict `POLICY` in the
 installed module `azqueue_policy`. If both exist, both apply. An unreadable policy allows nothing.
 """
@@ -45,8 +45,8 @@ _HOST = re.compile(
     r"((?P<scheme>https?)://)?(?P<host>(\*\.)?[a-z0-9._-]+|\[[0-9a-f:.]+\])(:(?P<port>[0-9]{1,5}))?",
     re.IGNORECASE | re.ASCII,
 )
-# https://learn.microsoft.com/azure/storage/common/storage-account-overview: standard endpoints and
-# endpoints with a DNS zone. Azure Government and the cloud operated by 21Vianet have their own
+# https://learn.microsoft.com/azure/storage/common/storage-account-overview: standard endpoints, and
+# endpoints with a DNS zone. Azure Government and the cloud operated by 21Vianet have other
 # suffixes.
 _AZURE = re.compile(
     r"[a-z0-9-]+(\.privatelink)?(\.z[0-9]{1,2})?\.(queue|blob)\."
@@ -56,13 +56,13 @@ _AZURE = re.compile(
 
 @dataclass(frozen=True)
 class Policy:
-    """An administrator's limits on values of options. A field that is None adds no limit to the
-    built-in rules.
+    """An administrator's limits on the values of options. If a field is None, only the built-in
+    rules apply.
 
-    source: where the policy was read, as text for errors. providers: allowed providers, as
-    `package.module:callable`. hosts: allowed host names, or `*.` and a suffix, with or without
-    `:port`. A host must use https unless its entry begins with `http://`. log_roots: absolute paths
-    of folders. Every `file:` log must be in one of these folders.
+    source: the place from which the policy was read, as text for errors. providers: allowed
+    providers, as `package.module:callable`. hosts: allowed host names, or `*.` and a suffix, with
+    or without `:port`. A host must use https unless its entry begins with `http://`. log_roots:
+    absolute paths of folders. A `file:` log must be in one of these folders.
     """
 
     source: str
@@ -85,8 +85,8 @@ class Policy:
         return f"the policy in {self.source} allows {'; '.join(said) or 'what the defaults allow'}"
 
     def allows_host(self, url: str) -> bool | None:
-        """Return True if a request may be sent to this URL, else False. Return None if the policy
-        has no hosts.
+        """Return True if the policy allows requests to this URL, else False; None if the policy
+        does not limit hosts.
         """
         if self.hosts is None:
             return None
@@ -105,8 +105,7 @@ class Policy:
 
 
 def policies(environment: Mapping[str, str]) -> list[Policy]:
-    """Return the policies of this process. A value of an option is allowed only if every policy
-    allows the value.
+    """Return the policies of this process. The value of an option must be allowed by every policy.
 
     environment: environment variables, such as `os.environ`. Raises InvalidOption if a policy is
     unreadable.
@@ -140,7 +139,7 @@ def check_destination(account: Account, option: str, environment: Mapping[str, s
     option: the option that names the URL. The error names this option.
 
     A credential of the environment is always allowed, because it is sent only to the endpoint in
-    its own connection string. Without a policy of hosts, a key, SAS or client secret in the options
+    its own connection string. If no policy limits hosts, a key, SAS or client secret in the options
     may be sent to any host that the options name. A token of a machine's identity, or a SAS of a
     provider, may be sent only to Azure's own hosts, over https.
     """
@@ -202,7 +201,7 @@ def _of_text(text: str) -> Policy:
 def _without_repetition(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     """Return the pairs of a JSON object as a dict.
 
-    Raises ValueError if a name occurs twice, because either could be meant.
+    Raises ValueError if a name occurs twice, because it is unknown which value is meant.
     """
     value = dict(pairs)
     if len(value) < len(pairs):
@@ -214,7 +213,7 @@ def _without_repetition(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 def installed_policy() -> Policy | None:
     """Return the policy of the installed module.
 
-    The module is searched only in folders of installed packages.
+    The module is looked for only in folders of installed packages.
     """
     source = f"the module {MODULE}"
     spec = _module()
@@ -238,7 +237,7 @@ def _module() -> ModuleSpec | None:
         find = None if finder is PathFinder else getattr(finder, "find_spec", None)
         if not find or not (spec := find(MODULE, None)):
             continue
-        # Some import hooks search the path themselves, and may return the file that was skipped
+        # Some import hooks search the path themselves, and may find the file that was skipped
         # above.
         if PathFinder.find_spec(MODULE) is None or (spec.origin and is_trusted(spec.origin)):
             return cast("ModuleSpec", spec)
@@ -279,7 +278,7 @@ def _unreadable(source: str, why: str) -> InvalidOption:
 
 
 def check_installed(module: str, credential: str) -> None:
-    """Raise InvalidOption if importing this module would run a file that a query shipped.
+    """Raise InvalidOption if importing this module would run a file that came with a query.
 
     credential: value of the option `credential`, for the error.
     """
@@ -324,10 +323,11 @@ def untrusted_file_of(module: str) -> str | None:
 
 
 def is_trusted(path: str, installed: list[str] | None = None) -> bool:
-    """False if the path is in, or leads through, the working folder or a folder of Spark's files.
+    """Return False if the path is in, or leads through, the working folder or Spark's folder for
+    files of queries.
 
     installed: result of `_installed_folders`. Exception: a path in the working folder is trusted if
-    it is in one of these installed folders.
+    it is in one of these folders.
     """
     if _is_in(path, _spark_files()):
         return False
@@ -344,9 +344,9 @@ def is_trusted(path: str, installed: list[str] | None = None) -> bool:
 
 
 def _is_in(path: str, folders: list[str]) -> bool:
-    """True if a path, with unresolved links, leads into or through one of these folders.
+    """Return True if a path, before links are resolved, leads into or through one of these folders.
 
-    So a link in one of the folders counts as a path in that folder, regardless of its target.
+    So a link in one of the folders counts as a path in this folder, wherever the link leads.
     """
     written = path if os.path.isabs(path) else os.path.join(os.getcwd(), path)
     while True:
@@ -390,8 +390,8 @@ def _linked(folder: str) -> Iterator[str]:
 
 
 def _spark_files() -> list[str]:
-    """Return the folder into which Spark puts the files of queries, or None if this process has no
-    such folder.
+    """Return the folders into which Spark puts the files of queries. The list is empty if this
+    process has no such folder.
     """
     module = sys.modules.get("pyspark.core.files") or sys.modules.get("pyspark.files")
     files: Any = getattr(module, "SparkFiles", None)

@@ -1,8 +1,8 @@
 """Finds and calls providers: callables of the user that return a credential object.
 
-Anyone who can write a query, even only in SQL, can set the option. So only a callable that declares
-that it returns a credential is called. Such a callable is a class with `get_token`, or a function
-whose return annotation is such a class.
+A user who can write a query, even only in SQL, can set the option that names the callable. So a
+callable is called only if it declares that it returns a credential. Such a callable is a class with
+`get_token`, or a function whose return annotation is such a class.
 """
 
 from __future__ import annotations
@@ -30,8 +30,8 @@ if TYPE_CHECKING:
 _invalid = partial(InvalidOption, condition=Condition.INVALID_ACCOUNT)
 
 _RUNS_SPARK = ("pyspark", "__main__")
-"""Packages that must not contain a provider. For example, `import pyspark.shell` starts another
-Spark application.
+"""Packages in which a provider is never looked for. For example, `import pyspark.shell` would start
+another Spark application.
 """
 
 _PATH = re.compile(r"(?P<package>[^\W\d]\w*)(\.[^\W\d]\w*)*:[^\W\d]\w*")
@@ -66,8 +66,8 @@ def check_provider(
 def provided_sas(path: str, argument: str | None) -> str:
     """Import and call the provider of a SAS. Returns the SAS of the provider's credential.
 
-    If the callable is not a provider, raises InvalidOption without calling it. The provider's own
-    errors are not caught, and the caller must remove secrets from them.
+    If the callable is not a provider, raises InvalidOption without calling it. Errors of the
+    provider are not caught; the caller must remove secrets from them.
     """
     provider = _found(path, "sasProvider")
     if not _is_provider(provider, "AzureSasCredential", "signature"):
@@ -133,10 +133,10 @@ def _found(path: str, option: str) -> Any:
 
 
 def _is_provider(found: object, name: str, has: str) -> bool:
-    """True if the callable declares that it returns a credential of this class.
+    """Return True if the callable declares that it returns a credential.
 
-    name: name of the class, for an annotation that is a string. has: attribute that the class must
-    have.
+    name: name of the credential's class, used if the annotation is a string. has: attribute that
+    the class must have.
     """
     if isinstance(found, type):
         return hasattr(found, has)
@@ -144,7 +144,7 @@ def _is_provider(found: object, name: str, has: str) -> bool:
         return False
     try:
         returned = found.__annotations__.get("return")
-    except NameError:  # from Python 3.14 on, if the class is imported for type checkers only
+    except NameError:  # since Python 3.14, if the class is imported only for type checkers
         return False
     if isinstance(returned, str):  # with `from __future__ import annotations`
         returned = found.__globals__.get(returned, returned)

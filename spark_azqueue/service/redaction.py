@@ -1,10 +1,11 @@
-"""Hides secrets in texts for people: errors, logs, Spark's statements, text from outside."""
+"""Hides secrets in texts that people read: errors, logs, Spark's statements, and texts from other
+programs."""
 
 from __future__ import annotations
 
 import re
 
-_IS = r"(?:=|%(?:25)*3D)"  # also percent-encoded, once or more
+_IS = r"(?:=|%(?:25)*3D)"  # may be percent-encoded, once or several times
 _SECRETS = re.compile(
     rf"(?P<sig>sig{_IS})[^&\s'\"]+"
     rf"|(?P<field>(?:Account|SharedAccess)(?:Key|Signature)[\"']?\s*(?:{_IS}|:)[=\s\"']*)[^;\s'\"]+"
@@ -37,8 +38,8 @@ def looks_like_connection_string(text: str) -> bool:
 
 
 def shown(text: object, most: int = 200, *, lines: bool = False) -> str:
-    """Prepare a text from outside the package for an error or a log: one line of at most about
-    `most` characters.
+    """Prepare a text from another program for an error or a log: one line of at most about `most`
+    characters.
 
     Hides secrets, and logins in addresses. Escapes characters that are not printable. lines: True
     to keep line breaks and tabs.

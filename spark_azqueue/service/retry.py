@@ -1,7 +1,7 @@
-"""Retry policies by operation: short, capped, jittered pauses.
+"""Retry policies of the operations. Pauses between attempts are random, grow, and have a maximum.
 
-Only requests whose answer is classified as RETRY are retried. The pause is at least the answer's
-Retry-After, but never longer than the maximum pause.
+Only requests whose answer is classified as RETRY are retried. A pause is at least as long as the
+answer's Retry-After, but never longer than the maximum pause.
 """
 
 from __future__ import annotations
@@ -25,16 +25,14 @@ _LONGEST_PAUSE_S = 5.0
 class RetryPolicy:
     """A retry policy. No attempt begins later than `seconds` after the first attempt.
 
-    attempt_s: maximum duration of an attempt in seconds, so that time remains for another attempt.
-    None means that only the transport's limit of 40 s applies.
+    attempt_s: maximum duration of an attempt in seconds, so that time remains for another attempt;
+    None for the transport's limit of 40 s.
     """
 
     def __init__(
         self, seconds: float, attempt_s: float | None = None, note: Note | None = None
     ) -> None:
-        """note: function that is called with each error that leads to a retry, in the thread of the
-        attempt.
-        """
+        """note: called with each error that leads to a retry, in the thread of the attempt."""
         self.attempt_s = attempt_s
         self._seconds = seconds
         self._note = note
@@ -49,7 +47,7 @@ class RetryPolicy:
         return RetryPolicy(self._seconds, self.attempt_s, note)
 
     def repeated(self, error: ServiceError) -> None:
-        """Call `note` with the error because of which the transport repeated the request."""
+        """Call `note` with this error, because of which the transport sends the request again."""
         if self._note:
             self._note(error)
 
@@ -58,7 +56,7 @@ class RetryPolicy:
         return Attempts(self._retrying, begun_at, self._note)
 
     def __call__(self, work: Callable[..., T], *arguments: object) -> T:
-        """Call work(*arguments) until it succeeds, until an error is not retryable, or until the
+        """Call work(*arguments) until it succeeds, raises an error that is not retryable, or the
         time is over.
 
         Raises the last ServiceError when the time is over. Raises any other error immediately.
@@ -89,8 +87,7 @@ class Attempts:
     def failed(self, error: ServiceError) -> float | None:
         """Record a failed attempt.
 
-        Returns the seconds to wait before the next attempt, or None if no further attempt should
-        follow.
+        Returns the seconds to wait before the next attempt; None if no further attempt may follow.
         """
         self.in_doubt |= error.may_have_taken_effect
         state = self._state
@@ -112,14 +109,15 @@ def _worth_retrying(error: BaseException) -> bool:
 
 
 _backoff = tenacity.wait_exponential(multiplier=_FIRST_PAUSE_S, max=_LONGEST_PAUSE_S)
-# not the generator of the module `random`, because the user may have set its seed
+# not the generator of the module `random`, whose seed the user may have set
 _chance = random.Random()
 
 
 def _pause(state: tenacity.RetryCallState) -> float:
     error = state.outcome.exception() if state.outcome else None
     asked = error.retry_after if isinstance(error, ServiceError) else None
-    # "Full jitter": a random pause up to a growing limit, so that callers do not retry in step.
+    # "Full jitter": a random pause up to a growing limit, so that callers do not all retry at the
+    # same time.
     return max(_chance.uniform(0.0, _backoff(state)), min(asked or 0.0, _LONGEST_PAUSE_S))
 
 
@@ -131,22 +129,22 @@ is lost.
 SETTLE = RetryPolicy(30.0, attempt_s=10.0)
 """Policy for deletes in the background.
 
-If a delete does not succeed within 30 s, the source remembers the message, and deletes the message
-when a later dequeue returns it. If an answer is lost, the repeat is refused, which shows that the
-first delete probably worked. So the limit of one attempt (10 s) leaves time for a repeat.
+If a delete does not succeed within 30 s, the source deletes the message when a later dequeue
+returns it. If the answer to a delete is lost, the retry is refused, which shows that the first
+attempt probably worked. So the limit of an attempt (10 s) leaves time for a retry.
 """
 
 REPLAY = RetryPolicy(120.0)
 """Policy for deletes and releases that a restarted query must finish before it resumes."""
 
 RENEW = RetryPolicy(10.0)
-"""Policy for renewals. If a renewal does not succeed within 10 s, the ledger decides when to try
-again.
+"""Policy for renewals. If a renewal does not succeed within 10 s, the ledger decides when to retry
+it.
 """
 
 LAST_WORDS_S = 3.0
 LAST_WORDS = RetryPolicy(LAST_WORDS_S)
-"""Policy for releases while the process stops. Spark may allow only seconds for the releases."""
+"""Policy for releases while the process stops, for which Spark may allow only seconds."""
 
 SEND = RetryPolicy(60.0)
 """Policy for puts. If a put does not succeed within 60 s, the task fails, and Spark may retry the

@@ -1,7 +1,7 @@
-"""Gets a SAS from a callable of the user, and renews the SAS before it expires.
+"""Gets a SAS from a user's callable, and gets a new SAS before the SAS expires.
 
-A SAS that is made with a user delegation key expires after at most seven days. A query that runs
-for longer needs a new SAS.
+A SAS that is signed with a user delegation key expires after at most seven days. A query that runs
+longer needs a new SAS.
 """
 
 from __future__ import annotations
@@ -23,8 +23,7 @@ from .redaction import shown
 _EARLY_S = 300.0
 _AGAIN_S = 30.0
 _WITHOUT_AN_END_S = 3600.0
-"""Seconds after which a SAS without an expiry is renewed. The expiry of such a SAS is in a stored
-access policy.
+"""Seconds after which a SAS without an expiry is renewed. Its expiry is in a stored access policy.
 """
 _SAS = re.compile(r"[!-~]+")
 _TIME = re.compile(r"(\d{4}-\d\d-\d\d)(?:T(\d\d:\d\d)(?::(\d\d)(?:\.\d+)?)?(Z|[+-]\d\d:\d\d)?)?")
@@ -44,10 +43,10 @@ class RenewedSas:
     def current(self) -> str:
         """Return the SAS to use, without "?".
 
-        Calls the provider five minutes before the SAS expires. If the SAS is valid for less than
-        ten minutes, calls the provider after half of this time. If the call fails, the current SAS
-        is used until it expires, and the provider is called again every 30 seconds. Raises
-        AccessDenied, InvalidOption.
+        The provider is called five minutes before the SAS expires. If the SAS is valid for less
+        than ten minutes, the provider is called after half of this time. If the call fails, the
+        current SAS is used until it expires, and the provider is called again every 30 seconds.
+        Raises AccessDenied, InvalidOption.
         """
         with self._lock:
             now = self._now()
@@ -56,7 +55,8 @@ class RenewedSas:
             return self._sas
 
     def renew(self) -> None:
-        """Drop a SAS that the service has refused. The next use calls the provider."""
+        """Forget the SAS, because the service has refused it. The next call of `current` calls the
+        provider."""
         with self._lock:
             self._best_before = self._ends_at = 0.0
 
@@ -102,7 +102,7 @@ class RenewedSas:
 
 
 def end_of(sas: str) -> float | None:
-    """Return the expiry of a SAS or of its user delegation key, whichever is earlier, in seconds
+    """Return the expiry of the SAS or of its user delegation key, whichever is earlier, in seconds
     since 1970.
 
     Returns None if the expiry is unknown.
@@ -113,7 +113,7 @@ def end_of(sas: str) -> float | None:
 
 
 def is_bound_to_a_user(sas: str) -> bool:
-    """True for a SAS that works only together with a token of one user (`sduoid`)."""
+    """Return True if the SAS works only together with a token of one user (`sduoid`)."""
     return "sduoid" in dict(parse_qsl(sas))
 
 
@@ -122,7 +122,8 @@ _lock = threading.Lock()
 
 
 def renewed_sas(account: Account) -> RenewedSas:
-    """Return the SAS of this account's provider. All clients of a process share it."""
+    """Return the object with the SAS of this account's provider. All clients of a process share
+    this object."""
     assert account.sas_provider
     with _lock:
         return _sources.setdefault(account.sas_provider, RenewedSas(account.sas_provider))

@@ -1,4 +1,4 @@
-"""A pool of daemon threads. The threads do not keep the process alive after Spark has finished.
+"""A pool of daemon threads, which do not keep the process alive after Spark has finished.
 
 (`concurrent.futures.ThreadPoolExecutor` joins its threads at exit.)
 """
@@ -23,14 +23,15 @@ class Submits(Protocol):
 
 
 class MakeWorkers(Protocol):
-    """Factory of a pool. (In tests, the pool runs each call immediately.)"""
+    """Function that makes a pool. (In tests, the pool runs each call immediately.)"""
 
     def __call__(self, count: int, name: str) -> Submits:
         """Make a pool of up to `count` threads."""
 
 
 class Workers:
-    """Up to `count` threads, started as needed. The threads run calls in order of arrival."""
+    """Pool of up to `count` threads, started as needed. The threads run calls in the order of
+    submission."""
 
     def __init__(self, count: int, name: str) -> None:
         self._count = count
@@ -41,7 +42,7 @@ class Workers:
         self._lock = threading.Lock()
 
     def submit(self, call: Callable[..., T], *arguments: Any) -> Future[T]:
-        """Run call(*arguments) in a thread; the future holds its result or exception.
+        """Run call(*arguments) in a thread; the future gets the result or the exception.
 
         Raises RuntimeError if no thread can be started. In that case, the call does not run.
         """
@@ -62,7 +63,7 @@ class Workers:
             try:
                 self._start_one_more()
             except RuntimeError:
-                if future.cancel():  # no thread has begun the call, so none will
+                if future.cancel():  # no thread has begun the call, and no thread will
                     raise
         return future
 
@@ -90,8 +91,7 @@ class Workers:
     def _loop(self) -> None:
         while (work := self._work.get()) is not None:
             work()
-            # otherwise, the objects that the call refers to would stay alive while this thread
-            # waits
+            # otherwise the call's objects would stay in memory while this thread waits
             del work
             self._idle.release()
 
@@ -99,8 +99,9 @@ class Workers:
 def freeze_loaded_modules() -> None:
     """Exclude all existing objects from garbage collection. Only the first call takes effect.
 
-    Spark's worker collects garbage after each task. With Spark's and Arrow's modules loaded, each
-    collection took 30 ms, most of the cost of a small task. Later objects are collected as before.
+    Spark's worker collects garbage after each task. With the objects of Spark's and Arrow's
+    modules, a collection took 30 ms, most of the time of a small task. Objects that are created
+    later are collected as usual.
     """
     if not gc.get_freeze_count():
         gc.freeze()
@@ -110,8 +111,8 @@ def collect_seldom() -> None:
     """Make Python collect garbage after 20,000 new objects instead of 700, in the source's own
     process.
 
-    A batch is some 100,000 objects without cycles that live for seconds. Checking them repeatedly
-    took a tenth of the process's time.
+    A batch has about 100,000 objects, which have no cycles and live for seconds. Checking these
+    objects repeatedly took a tenth of the process's time.
     """
     freeze_loaded_modules()
     gc.set_threshold(20_000, 20, 20)

@@ -39,7 +39,7 @@ class SinkColumns:
 
     @property
     def places(self) -> frozenset[int]:
-        """Positions of all columns that are present."""
+        """Positions of all columns that the row has."""
         return frozenset(place for place in vars(self).values() if place is not None)
 
 
@@ -68,7 +68,7 @@ EVENT_TYPES: dict[str, Sequence[str]] = {
 }
 
 
-# Columns that each operation accepts, and (below) the reason if a column is required.
+# Columns that each operation accepts. Below: why an operation requires a column.
 _TAKEN: dict[Operation, Sequence[str]] = {
     Operation.ENQUEUE: ("body", "queue", "visibility_delay", "visible_at", "time_to_live"),
     Operation.UPDATE: (
@@ -78,7 +78,7 @@ _TAKEN: dict[Operation, Sequence[str]] = {
 }
 
 
-# Columns that only the source adds.
+# Columns that only rows of the source have.
 _OF_THE_SOURCE = ("pop_receipt", "dequeue_count", "insertion_time")
 
 _REQUIRED: dict[str, str] = {
@@ -100,7 +100,7 @@ def check_supplied(
     operation: Operation = Operation.ENQUEUE,
     message_format: MessageFormat = MessageFormat.TEXT,
 ) -> SinkColumns:
-    """Find the sink's columns in the schema to write.
+    """Find the sink's columns in the schema of the rows to write.
 
     message_format: CLOUD_EVENTS also accepts the attributes of an event, and requires some of them.
     ignore_extra: allow unknown columns. queue, default_queue: values of the options `queue` and
@@ -155,10 +155,10 @@ def _conversion(name: str, kind: str, wanted: str) -> str:
 def _check_target(
     by_row: bool, queue: str | None, default_queue: str | None, operation: Operation
 ) -> None:
-    """Refuse rows without a target, or with two targets.
+    """Raise InvalidSchema for rows without a target queue, or with two target queues.
 
-    Rows to update or delete may have both a column 'queue' and an option, because the column names
-    the queue of the message.
+    Rows to update or delete may have both a column 'queue' and an option, because the column is the
+    queue that has the message.
     """
     if by_row and queue and operation is Operation.ENQUEUE:
         raise InvalidSchema(
@@ -179,8 +179,8 @@ def _check_target(
 
 
 def _check_not_sent_back(types: Mapping[str, str]) -> None:
-    """Refuse unchanged rows of the source, because their `queue` is the queue from which they were
-    read."""
+    """Raise InvalidSchema for unchanged rows of the source: their `queue` is the queue from which
+    they were read."""
     found = [name for name in _OF_THE_SOURCE if name in types]
     if "queue" in types and found:
         raise InvalidSchema(

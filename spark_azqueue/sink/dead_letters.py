@@ -1,8 +1,8 @@
-"""Makes the copies of messages that `settle` and `dead_letters` dead-letter.
+"""Makes the copies of messages for `settle` and `dead_letters`.
 
 A copy is an envelope (`service/envelopes.py`), with `body_encoding` "stored" if the body could not
-be decoded. If the body leaves no room for the other fields, the copy is bare: it contains only the
-body, stored as the sender stored it.
+be decoded. If the body leaves no room for the other fields, the copy is *bare*: the body alone, in
+the form in which the sender stored it.
 """
 
 from __future__ import annotations
@@ -27,8 +27,7 @@ _REASON_SHOWN = 200
 class Given:
     """A message to dead-letter.
 
-    stored: text of the message, if the text could not be decoded. more: additional fields of the
-    envelope.
+    stored: the message's text, if it could not be decoded. more: additional fields of the envelope.
     """
 
     message_id: str
@@ -54,8 +53,8 @@ def copies_of(
 
     Rows that cannot be copied are left out.
 
-    rows: rows with the fields of `Given`. queue: target of the copies, for warnings about bare
-    copies and about rows without a copy. encoding, in_blobs: see `copy_of`.
+    rows: rows with the fields of `Given`. queue: target queue of the copies; named in warnings
+    about bare copies and about rows without a copy. encoding, in_blobs: see `copy_of`.
     """
     copies: list[tuple[Any, Copy]] = []
     refused: list[tuple[Any, InvalidRow]] = []
@@ -85,8 +84,9 @@ def copies_of(
 def copy_of(given: Given, encoding: Encoding, *, in_blobs: bool) -> Copy:
     """Return the envelope about a message, or a bare copy of the message.
 
-    encoding: message encoding of envelopes. in_blobs: envelopes over 64 KiB are stored in blobs.
-    Raises InvalidRow with the reason if there is no body to copy, or if the copy cannot be sent.
+    encoding: the `messageEncoding` of envelopes. in_blobs: envelopes over 64 KiB are stored in
+    blobs. Raises InvalidRow with the reason if there is no body to copy, or if the copy cannot be
+    sent.
     """
     body = given.stored if given.body is None else given.body
     if body is None:
@@ -98,8 +98,8 @@ def copy_of(given: Given, encoding: Encoding, *, in_blobs: bool) -> Copy:
         envelope = _envelope(given, reason, body)
         if _can_be_sent(envelope, encoding, in_blobs=in_blobs):
             return Copy(envelope)
-    # The sender stored the body as text or as base64, so the body fits with one of these encodings,
-    # unless it comes from a blob.
+    # The sender stored the body as text or as base64, so the body fits into a message in one of
+    # these encodings, unless it comes from a blob.
     likely = (encoding, Encoding.NONE, Encoding.BASE64)
     for stored_as in likely if given.body is not None else (Encoding.NONE,):
         try:

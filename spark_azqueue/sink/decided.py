@@ -1,8 +1,8 @@
-"""Carries out the decisions of `settle` on the driver, one decision for each message.
+"""Carries out the decisions of `settle` on the driver. There is one decision for each message.
 
-A write by Spark does not report the number of refused receipts. Also, a repeated task would find
-its receipts stale, because the first attempt of the task has used them. So the driver sends the
-requests itself, once, and gets each answer.
+A write by Spark does not report how many receipts were refused. If Spark repeated a task, the
+task's receipts would also be stale, because the first attempt has used them. So the driver sends
+each request itself, once, and gets each answer.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from .tally import Sent
 log = logging.getLogger(__name__)
 
 _KEEPS = ("done", "dead", "retry", "left")
-"""Decisions in ascending order of how long they keep a message."""
+"""Decisions, ordered by how long they keep the message, shortest first."""
 
 _RECEIPT: GivenColumns = (("message_id", "string"), ("pop_receipt", "string"), ("queue", "string"))
 
@@ -30,8 +30,8 @@ _RECEIPT: GivenColumns = (("message_id", "string"), ("pop_receipt", "string"), (
 def one_for_each_message(rows: Iterable[Any]) -> list[Any]:
     """Return one row for each message: the row with the decision that keeps the message longest.
 
-    Warns if the decisions differ. rows: one row for each decision about a message, with
-    `message_id`, `pop_receipt`, `queue`, `outcome` and `delay`.
+    Logs a warning if decisions about a message differ. rows: one row for each decision about a
+    message, with `message_id`, `pop_receipt`, `queue`, `outcome` and `delay`.
     """
     chosen: dict[tuple[str, str, str], Any] = {}
     differ: dict[tuple[str, str, str], None] = {}

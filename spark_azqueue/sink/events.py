@@ -1,6 +1,6 @@
 """messageFormat=cloudevents: converts a row to an event of CloudEvents 1.0 in JSON.
 
-The attributes come from the columns with the same names. The data comes from `body`.
+Each attribute comes from the column of the same name. The data comes from `body`.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _URI = re.compile(r"(?:[A-Za-z0-9\-._~:/?#\[\]@!$&'()*+,;=]|%[0-9A-Fa-f]{2})+\Z"
 # RFC 2045, "Content-Type": type/subtype, and parameters.
 _TOKEN = r"[A-Za-z0-9!#$&^_.+\-%'*`|~]+"  # noqa: S105 (a token of the grammar)
 _MEDIA_TYPE = re.compile(rf"{_TOKEN}/({_TOKEN})(?:\s*;\s*{_TOKEN}=(?:{_TOKEN}|\"[^\"\\]*\"))*\Z")
-# W3C, "Trace Context": version, trace id, parent id, flags. Later versions may have more fields.
+# W3C, "Trace Context": version, trace id, parent id, flags. Later versions may add fields.
 _TRACEPARENT = re.compile(
     r"(?:00(?=.{53}\Z)|(?!00|ff)[0-9a-f]{2}(?=.{53}(?:-[!-~]*)?\Z))"
     r"-(?!0{32})[0-9a-f]{32}-(?!0{16})[0-9a-f]{16}-[0-9a-f]{2}"
@@ -55,7 +55,7 @@ def event_of(row: Row, columns: SinkColumns, body: Body) -> str:
 
 
 def attributes_of(row: Row, columns: SinkColumns) -> dict[str, str | None]:
-    """Return the attributes of a row that cannot be sent.
+    """Return the attributes of a row that cannot be sent, for the report about the row.
 
     The attributes are not checked, and long values are cut.
     """
@@ -100,7 +100,7 @@ def _time(at: datetime) -> str:
 
 
 def _data(body: Body, media_type: str | None) -> str:
-    """Return the JSON member with the body, without the braces."""
+    """Return the member of the JSON object that contains the body, without braces."""
     if not isinstance(body, str):
         return f'"data_base64": "{base64.b64encode(body).decode("ascii")}"'
     if _is_json(media_type) and (value := _json(body)) is not None:
@@ -116,8 +116,7 @@ def _is_json(media_type: str | None) -> bool:
 
 
 def _json(text: str) -> str | None:
-    """Return the text if it is JSON, else None. The text is not reformatted, so numbers keep their
-    digits."""
+    """Return the text unchanged if it is JSON, else None. Numbers keep their digits."""
     try:
         # Numbers are parsed as text, because Python refuses to convert very long numbers.
         json.loads(text, parse_int=str, parse_float=str, parse_constant=_no_constant)

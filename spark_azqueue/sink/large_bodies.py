@@ -1,4 +1,4 @@
-"""Sends requests with a large body. The body is stored in a blob first."""
+"""Sends requests whose body is too large for a message. The body is first stored in a blob."""
 
 from __future__ import annotations
 
@@ -46,12 +46,12 @@ class LargeBodies:
             )
 
     def perform(self, request: RowRequest) -> Outcome | Hidden:
-        """Perform a request, with retries. Returns OK; for a stale receipt, returns GONE or LOST.
+        """Perform a request, with retries. Returns OK, or GONE or LOST for a stale receipt.
 
         With transactionLog, a put returns the prepared message.
 
-        Each try stores the body again; see `BlobStore.put`. Raises QueueNotFound, AccessDenied or
-        ServiceError if the request failed, or if its outcome is unknown.
+        Each try stores the body in a new blob; see `BlobStore.put`. Raises QueueNotFound,
+        AccessDenied or ServiceError if the request failed, or if its outcome is unknown.
         """
         in_doubt = False
 
@@ -72,7 +72,7 @@ class LargeBodies:
         return judged(outcome, in_doubt=in_doubt) if isinstance(outcome, Outcome) else outcome
 
     def close(self) -> None:
-        """Close the connections to the blobs."""
+        """Close the connections to the blob service."""
         if self._blobs is not None:
             self._blobs.close()
 
@@ -92,16 +92,16 @@ class MissingQueues:
         self._created: set[QueueRef] = set()
 
     def create_for(self, request: RowRequest) -> bool:
-        """Create the queue of this row, unless the task has created the queue before.
+        """Create the queue of this row, unless the task has already created it.
 
-        Returns False if creating the queue is not allowed.
+        Returns False if the options do not allow it.
 
         A queue is only created for a row to enqueue, because a new queue has no message to update
         or delete. Raises ServiceError.
         """
         if not (self._allowed and isinstance(request, EnqueueRow)):
             return False
-        if request.queue not in self._created:  # if two threads create the queue, no harm is done
+        if request.queue not in self._created:  # two threads may create the same queue without harm
             self._client.create(request.queue)
             self._created.add(request.queue)
         return True

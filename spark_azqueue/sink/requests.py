@@ -1,4 +1,4 @@
-"""Converts a row into a checked request with the row's number.
+"""Converts a row into a checked request that has the row's number.
 
 `row_errors.py` iterates over the rows of a task; `sender.py` sends the requests.
 """
@@ -48,8 +48,8 @@ Clock: TypeAlias = Callable[[], float]
 class EnqueueRow(Put):
     """A row to put. row: number of the row in the task.
 
-    large: body that is first stored in a blob; the reference to the blob then becomes `text`.
-    reason: why the row itself cannot be sent; if set, `text` is the report about the row.
+    large: body that is first stored in a blob; the reference to this blob then becomes `text`.
+    reason: why the row cannot be sent; if set, `text` is the report about the row.
     """
 
     row: int
@@ -58,7 +58,7 @@ class EnqueueRow(Put):
 
     @property
     def size(self) -> int:
-        """Approximate bytes of memory of the request."""
+        """Approximate memory of the request in bytes."""
         return _ROW_BYTES + sys.getsizeof(self.large.data if self.large else self.text)
 
 
@@ -66,8 +66,8 @@ class EnqueueRow(Put):
 class HiddenRow(EnqueueRow):
     """A row to put as a prepared message, which is invisible until its transaction is published.
 
-    due: when the published message must become visible. delay_s, ttl_s: delay and time to live of
-    the prepared message.
+    due: time at which the published message must become visible. delay_s, ttl_s: delay and time to
+    live of the prepared message, in seconds.
     """
 
     due: Delay = 0
@@ -75,7 +75,7 @@ class HiddenRow(EnqueueRow):
     def result(self, answer: Answer) -> Hidden:  # type: ignore[override]
         """Return the prepared message, with its receipt.
 
-        Raises ServiceError if the answer has no receipt. The message is then put again.
+        Raises ServiceError if the answer has no receipt; the caller then puts the message again.
         """
         placed = self.placed(answer)
         if placed is None or not placed.inserted or not placed.expires:
@@ -94,7 +94,8 @@ class HiddenRow(EnqueueRow):
 class UpdateRow(Update):
     """A row to update.
 
-    The message becomes visible after `visibility_s`, with a new text if the row has a body.
+    The message becomes visible after `visibility_s` seconds. If the row has a body, the message
+    gets a new text.
 
     row, large: as in `EnqueueRow`.
     """
@@ -104,12 +105,12 @@ class UpdateRow(Update):
 
     @property
     def size(self) -> int:
-        """Approximate bytes of memory of the request."""
+        """Approximate memory of the request in bytes."""
         return _LEASED_ROW_BYTES + sys.getsizeof(self.large.data if self.large else self.text or "")
 
     def refused(self, error: ServiceError) -> tuple[Outcome, Lease | None]:
-        """Return the outcome of a refused request. The outcome is OK if an earlier try may have
-        taken effect."""
+        """Return the outcome of this refused request; OK if an earlier try may have taken
+        effect."""
         return judged(error.outcome, in_doubt=error.unanswered), None
 
 
@@ -122,23 +123,23 @@ class DeleteRow(Delete):
 
     @property
     def size(self) -> int:
-        """Approximate bytes of memory of the request."""
+        """Approximate memory of the request in bytes."""
         return _LEASED_ROW_BYTES
 
     def refused(self, error: ServiceError) -> Outcome:
-        """Return the outcome of a refused request. The outcome is OK if an earlier try may have
-        taken effect."""
+        """Return the outcome of this refused request; OK if an earlier try may have taken
+        effect."""
         return judged(error.outcome, in_doubt=error.unanswered)
 
 
 _ROW_BYTES = 300
-"""Approximate bytes of a row's objects, without the text.
+"""Approximate memory of a row's objects in bytes, without the text.
 
-The text is often the smallest part.
+The objects often need more memory than the text.
 """
 
 _LEASED_ROW_BYTES = 400
-"""Approximate bytes of a row's objects with a message id and a receipt."""
+"""Approximate memory of a row's objects in bytes, including a message id and a receipt."""
 
 RowRequest: TypeAlias = EnqueueRow | UpdateRow | DeleteRow
 
@@ -146,8 +147,8 @@ RowRequest: TypeAlias = EnqueueRow | UpdateRow | DeleteRow
 def judged(outcome: Outcome, *, in_doubt: bool) -> Outcome:
     """Return the outcome of a request whose receipt may have been refused.
 
-    in_doubt: an earlier try may have taken effect. In this case the earlier try is the probable
-    cause of the refusal, so the outcome is OK.
+    in_doubt: an earlier try may have taken effect. In this case the receipt was probably refused
+    because the earlier try worked, so the outcome is OK.
     """
     return Outcome.OK if outcome.refused and in_doubt else outcome
 
@@ -157,7 +158,8 @@ def request_of(
 ) -> RowRequest:
     """Convert one row into a checked request. number: number of the row, from 0.
 
-    Raises InvalidRow or ValueError; InvalidOption if the rows' source deletes on commit.
+    Raises InvalidRow or ValueError. Raises InvalidOption for rows of a source that deletes on
+    commit.
     """
     return _CHECKED[config.operation](number, row, columns, config, clock)
 
@@ -196,10 +198,10 @@ def put_of(
     large: Large | None,
     reason: str = "",
 ) -> EnqueueRow:
-    """Return the request that puts a row. With `transactionLog`, the message is prepared.
+    """Return the request that puts a row. With `transactionLog`, it puts a prepared message.
 
     reason: why the row goes to the queue of row errors; if set, a prepared message never expires,
-    and stays invisible as long as the service allows. Raises ValueError for a time to live that a
+    and is invisible for as long as the service allows. Raises ValueError for a time to live that a
     prepared message cannot have.
     """
     if config.transaction is None:
@@ -241,7 +243,7 @@ def body_of(row: Row, columns: SinkColumns) -> str | bytes | bytearray | None:
 def text_or_blob(body: str | bytes | bytearray, config: SinkConfig) -> tuple[str, Large | None]:
     """Return the text of the message, and None.
 
-    If the body must be stored in a blob first, returns "" and a `Large` body.
+    If the body must first be stored in a blob, returns "" and a `Large` body.
     """
     if config.claim_check is not None and (
         stored_size(body, config.encoding) > MAX_STORED_BYTES or looks_like_reference(body)

@@ -1,4 +1,4 @@
-"""Converts the rows of a task into requests.
+"""Converts the rows of a task into requests, and handles rows that cannot be sent.
 
 With onRowError=queue, a row that cannot be sent goes to the queue of row errors, as a JSON object:
 
@@ -52,15 +52,15 @@ def requests(
     """Convert rows into checked requests. The option `onRowError` controls rows that cannot be
     sent.
 
-    clock: seconds since 1970, for the column `visible_at`. With onRowError=fail, raises InvalidRow
-    with the row's number (from 0). Raises InvalidOption for rows of a source that deletes on
-    commit.
+    clock: returns seconds since 1970, for the column `visible_at`. With onRowError=fail, raises
+    InvalidRow with the row's number (from 0). Raises InvalidOption for rows of a source that
+    deletes on commit.
     """
     for number, row in enumerate(rows):
         try:
             request = request_of(number, row, columns, config, clock)
         except InvalidOption:
-            raise  # all rows of the source would fail
+            raise  # every row of the source would fail
         except (InvalidRow, ValueError) as error:
             if config.on_row_error is OnRowError.FAIL:
                 raise InvalidRow(f"row {number} of this task cannot be sent: {error}") from error
@@ -76,9 +76,9 @@ def requests(
 def instead_of(request: RowRequest, error: ServiceError, config: SinkConfig) -> EnqueueRow | None:
     """Return a request that reports a refused request to the queue of row errors.
 
-    Returns None if the task must fail. The task must fail with onRowError=fail, if other rows would
-    fail for the same reason (no access, no answer), or if the refused request was for the queue of
-    row errors itself.
+    Returns None if the task must fail: with onRowError=fail, if other rows would fail for the same
+    reason (no access, no answer), and if the refused request was itself for the queue of row
+    errors.
     """
     if config.on_row_error is OnRowError.FAIL or not isinstance(request, EnqueueRow):
         return None
@@ -115,7 +115,8 @@ def _set_aside(
 
 
 def _report(said: dict[str, Any], body: MaybeBody, most: int | None = None) -> str:
-    """Return the report as JSON. most: maximum bytes of the body; None for the whole body."""
+    """Return the report as JSON. most: maximum bytes of the body in the report; None for the whole
+    body."""
     if body is None:
         fields = {"body": None, "body_encoding": "text", "body_bytes": 0, "complete": True}
         return json.dumps({**said, **fields})
@@ -152,7 +153,7 @@ def _fits(text: str, encoding: Encoding) -> bool:
 
 
 def _sent(request: EnqueueRow, config: SinkConfig) -> str | bytes:
-    """Return the body from which this request was made."""
+    """Return the body of the row from which this request was made."""
     if request.large is not None:
         return request.large.data
     return decode(request.text, config.encoding, BodyType.BINARY)

@@ -1,7 +1,7 @@
 """Sends requests in parallel, and returns when all requests are answered.
 
-Rows are checked before they are sent, up to a limit, so that a bad row near the start fails the
-task before any row is sent.
+Rows are checked some time before they are sent. So a bad row near the start fails the task before
+any row is sent.
 """
 
 from __future__ import annotations
@@ -33,13 +33,15 @@ from .transaction.show import delete_hidden
 log = logging.getLogger(__name__)
 
 BUFFER_BYTES = 32 * 2**20
-"""Bytes of a task's rows that are checked, and kept in memory, before the first message is sent."""
+"""Before the first message is sent, this many bytes of a task's rows are checked and kept in
+memory."""
 
 _LAST_ANSWERS_S = 5.0
-"""Seconds for which a failed task waits for the last answers."""
+"""Longest wait, in seconds, of a failed task for the answers to its running requests."""
 
 _GLANCE_S = 0.005
-"""Seconds to wait for one kind of request (calls, blobs) while the other kind is also running."""
+"""Longest wait, in seconds, for one kind of request (calls, blobs) while requests of the other kind
+are running."""
 
 
 class Sender:
@@ -49,7 +51,7 @@ class Sender:
         """Keep the parameters; send nothing before `send`. The method `send` also closes the
         client.
 
-        client: used in place of a client for the account's queues.
+        client: client of the account's queues; None to create a client.
         """
         self._config = config
         self._client = client or QueueClient(config.account)
@@ -63,10 +65,10 @@ class Sender:
         self._storing: dict[Future[Outcome | Hidden], RowRequest] = {}
         self._waiting: FairQueue[QueueRef, RowRequest] = FairQueue()  # wait because of the limits
         self._bytes_under_way = 0
-        self._begun_again: set[int] = set()  # rows whose queue had to be created first
+        self._begun_again: set[int] = set()  # rows to send again, after their queue was created
         self._tally = TaskCounts(config.operation, config.on_stale_receipt)
         self._is_transaction = config.transaction is not None
-        self._allowed: set[QueueRef] = set()  # queues whose messages this task may publish
+        self._allowed: set[QueueRef] = set()  # queues for which the right to publish was checked
         self.hidden: list[Hidden] = []
         """Messages that the task has prepared, with transactionLog."""
 
@@ -77,14 +79,14 @@ class Sender:
 
     @property
     def latencies(self) -> Latencies:
-        """Latencies of the task's completed requests."""
+        """Latencies of the requests of the task that were answered."""
         return self._client.latencies()
 
     def send(self, requests: Iterable[RowRequest]) -> Sent:
-        """Send all requests. Returns the counts when the service has answered each request.
+        """Send all requests, and wait for all answers. Returns the counts.
 
-        Raises InvalidRow, ServiceError or (with onStaleReceipt=fail) StaleReceipt; the text has the
-        number of rows that were acknowledged. Any other error is raised unchanged. With
+        Raises InvalidRow, ServiceError or (with onStaleReceipt=fail) StaleReceipt. The error's text
+        has the number of acknowledged rows. Any other error is raised unchanged. With
         transactionLog, the prepared messages are deleted before an error is raised.
         """
         try:
@@ -104,7 +106,7 @@ class Sender:
             if taken_back := self._taken_back():
                 log.warning("the task failed. %s", taken_back)
             raise
-        finally:  # Spark reuses the worker process for other tasks
+        finally:  # Spark reuses the worker process
             self._workers.close()
             self._flight.close()
             self._client.close()
@@ -143,7 +145,7 @@ class Sender:
         """
         with contextlib.suppress(
             QueueNotFound
-        ):  # the put creates the queue, or fails with a better error
+        ):  # the first put creates the queue, or fails with a better error
             CONTROL(self._client.queue(queue).check)
         self._allowed.add(queue)
 
@@ -151,10 +153,10 @@ class Sender:
         return self._flight.try_begin(request, request, self._retry)
 
     def _collect(self) -> None:
-        """Wait for a result, if a request is running, and count the available results. Raises the
+        """Count the available results. If a request is running, wait for a result first. Raises the
         first error.
 
-        If a row never gets a result, `TaskCounts.total` detects this at the end.
+        If a row gets no result, `TaskCounts.total` raises an error at the end.
         """
         self._waiting.begin(self._try_begin)
         results = self._results()
@@ -174,7 +176,7 @@ class Sender:
     def _results(self) -> list[tuple[RowRequest, Any]]:
         """Return the results that are available.
 
-        Waits for a result; if both kinds of request are running, waits only briefly.
+        Waits for a result; if requests of both kinds are running, waits only briefly.
         """
         results: list[tuple[RowRequest, Any]] = []
         if len(self._flight) or self._waiting:
@@ -228,7 +230,7 @@ class Sender:
 
     @property
     def abandoned(self) -> int:
-        """Number of messages that may have been put although no answer confirmed them."""
+        """Number of messages that may have been put, although no answer confirmed the put."""
         return self._traffic.unanswered
 
     def _break_off(self) -> None:
@@ -250,14 +252,14 @@ class Sender:
             if isinstance(result, ServiceError):
                 self._traffic.failed(result)
             elif not isinstance(result, BaseException):
-                with contextlib.suppress(StaleReceipt):  # another error is already being raised
+                with contextlib.suppress(StaleReceipt):  # another error is being raised already
                     self._done(request, result)
 
 
 def _ahead(requests: Iterable[RowRequest]) -> Iterator[RowRequest]:
     """Yield the same requests, but read up to BUFFER_BYTES in advance.
 
-    Reading a request checks its row.
+    A row is checked when its request is read.
     """
     held: deque[RowRequest] = deque()
     size = 0

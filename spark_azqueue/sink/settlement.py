@@ -54,11 +54,11 @@ class DeadLetter:
 class Settled:
     """Counts of the messages of a batch, as the service answered.
 
-    done, dead: deleted messages. retry: messages that return after their delay. left: messages that
-    were not changed. not_copied: messages among `left` that should have been dead-lettered, but
-    could not be copied. stale: messages that the service refused to change because of a stale
-    receipt; they were deleted or will be delivered again. A dead message with a stale receipt was
-    still copied.
+    done, dead: deleted messages. retry: messages that become visible after their delay. left:
+    messages that were not changed. not_copied: messages among `left` that should have been
+    dead-lettered, but could not be copied. stale: messages that the service refused to change
+    because of a stale receipt; they were deleted or will be delivered again. A dead message with a
+    stale receipt was still copied.
     """
 
     done: int = 0
@@ -70,7 +70,7 @@ class Settled:
 
 
 def backoff(first: int = 30, longest: int = 3600) -> Column:
-    """Return a delay in seconds that doubles with each dequeue of the message.
+    """Return a column: a delay in seconds that doubles with each dequeue of the message.
 
     first: delay in seconds after the first dequeue. longest: maximum delay in seconds. The batch
     needs the source's column `dequeue_count`.
@@ -105,18 +105,17 @@ def settle(
         `onStaleReceipt`, …).
     done: messages to delete. dead: messages to copy into a queue, then delete. retry: messages to
         make visible after a delay. If several conditions are true, the first of done, dead and
-        retry is used; NULL is false. If no condition is true, the message returns when its
-        visibility timeout ends.
+        retry is used; NULL is false. If none is true, the message becomes visible when its lease
+        ends.
 
     If a message has several rows, the decision that keeps the message longest is used: no
-    condition, then retry (with the longest delay), then dead, then done.
-    The rows are evaluated once. The driver collects the decision about each message, and the body
-    of each message to dead-letter, and sends updates and deletes. If a message cannot be copied,
-    the message is not changed, and a warning says why.
-    Returns the counts by the service's answers. Before any change, raises InvalidSchema for a
-    missing column, InvalidOption (also for rows of a source that deletes on commit), and InvalidRow
-    for rows of a peek or of `readLog`. Raises Spark's error if a copy cannot be written, and
-    ServiceError; messages that are not settled before the error are delivered again.
+    condition, then retry (with the longest delay), then dead, then done. The rows are evaluated
+    once. The driver collects the decision about each message, and the body of each message to
+    dead-letter, and sends updates and deletes. If a message cannot be copied, it is not changed,
+    and a warning says why. Before any change, raises InvalidSchema for a missing column,
+    InvalidOption (also for rows of a source that deletes on commit), and InvalidRow for rows of a
+    peek or of `readLog`. Raises Spark's error if a copy cannot be written, and ServiceError;
+    messages that are not settled before the error are delivered again.
     """
     _check(batch, dead)
     known = parse(options, Side.BOTH)
@@ -156,8 +155,8 @@ def settle(
 _OF_COPIES_IGNORED = frozenset({"messageformat", "onrowerror", "rowerrorqueue", "onstalereceipt"})
 """Options that copies ignore, in lower case.
 
-A copy has its own format. A copy is never sent to the queue of row errors, because its body could
-be cut there. A copy has no receipt.
+A copy has its own format, and no receipt. A copy is never sent to the queue of row errors, because
+its body could be cut there.
 """
 
 _OF_NEW_MESSAGES = frozenset(
@@ -168,7 +167,7 @@ _OF_NEW_MESSAGES = frozenset(
 )
 """Options that updates and deletes refuse or do not need, in lower case.
 
-The rows of updates and deletes name the queue.
+Rows to update or delete name the queue themselves.
 """
 
 
@@ -179,7 +178,7 @@ def _without(options: Mapping[str, str], names: Collection[str]) -> dict[str, st
 def _send(
     spark: SparkSession, copies: Sequence[Copy], queue: str, options: Mapping[str, str]
 ) -> None:
-    """Write the copies. A refused row fails the write, so no message is deleted."""
+    """Write the copies. If a row is refused, the write fails, so no message is deleted."""
     target = _without(options, _OF_COPIES_IGNORED | {"queue"}) | {"queue": queue}
     if not any(name.lower() == "timetolive" for name in options):
         target["timeToLive"] = str(NEVER_EXPIRES)
@@ -210,7 +209,7 @@ def _outcomes(
 ) -> DataFrame:
     """Return one row for each decision about a message.
 
-    The grouping reduces the data, because thousands of rows may have the same body.
+    Equal rows are grouped, because thousands of rows may have the same body.
     """
     outcome = F.when(F.lit(False), "")
     for kind, condition in (

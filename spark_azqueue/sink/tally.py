@@ -1,4 +1,4 @@
-"""Counts, errors and warnings for the rows of a task, made from the results of calls.
+"""Counts the rows of a task by the results of calls, and makes errors and warnings about rows.
 
 The task fails if a row was sent and has no answer.
 """
@@ -28,10 +28,10 @@ log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class Traffic:
-    """Traffic of one task, or of several tasks added together.
+    """Traffic of one task, or the sum over several tasks.
 
-    bytes: stored size of the bodies that the service accepted. retries: number of repeated
-    requests. throttled: number of requests that were repeated after an answer 503 or 429.
+    bytes: stored size of the bodies that the service accepted. retries: number of requests that
+    were sent again. throttled: number of requests that were sent again after an answer 503 or 429.
     """
 
     bytes: int = 0
@@ -61,18 +61,18 @@ class TrafficCounter:
         self.failed(error)
 
     def failed(self, error: ServiceError) -> None:
-        """Count a failed try; the try may be repeated or not. Thread-safe."""
+        """Count a failed try, whether the request is sent again or not. Thread-safe."""
         if may_have_taken_effect(error.status, sent=error.sent):
             self.unanswered_more(1)
 
     def unanswered_more(self, count: int) -> None:
-        """Count requests for whose answers the task no longer waits. Thread-safe."""
+        """Count requests whose answers the task does not wait for any more. Thread-safe."""
         with self._lock:
             self._unanswered += count
 
     @property
     def unanswered(self) -> int:
-        """Number of requests that may have taken effect although no answer confirmed them."""
+        """Number of requests that may have taken effect, although they got no answer."""
         return self._unanswered
 
     def taken(self, request: RowRequest) -> None:
@@ -99,7 +99,7 @@ _NAMED_AT_MOST = 5
 def outcome_of(result: object) -> Outcome:
     """Return the outcome in a call's result.
 
-    The outcome is OK; for a stale receipt, it is GONE or LOST.
+    The outcome is OK, or GONE or LOST for a stale receipt.
 
     Raises TypeError for any other result, so that an unknown result never counts as done.
     """
@@ -113,7 +113,7 @@ def outcome_of(result: object) -> Outcome:
 
 @dataclass(frozen=True, slots=True)
 class Sent:
-    """Numbers of a task's rows by outcome.
+    """Number of a task's rows by outcome.
 
     done: acknowledged rows. stale: rows that were refused because of a stale receipt. set_aside:
     rows that were put into the queue of row errors (onRowError=queue).
@@ -138,11 +138,12 @@ class TaskCounts:
         self._first_aside: EnqueueRow | None = None
 
     def begun(self) -> None:
-        """Count a row that is sent for the first time. Must not be called for a repeated row."""
+        """Count a row that is sent for the first time. Must not be called when a row is sent
+        again."""
         self._begun += 1
 
     def answered(self, request: RowRequest, outcome: Outcome) -> None:
-        """Count a row's answer. outcome: OK, or GONE or LOST for a refused receipt.
+        """Count the answer for a row. outcome: OK, or GONE or LOST for a refused receipt.
 
         Raises StaleReceipt for a refused receipt with onStaleReceipt=fail.
         """
@@ -160,7 +161,7 @@ class TaskCounts:
             raise _stale(request, outcome)
 
     def total(self) -> Sent:
-        """Return the counts. Raises AzQueueError if a row was not answered."""
+        """Return the counts. Raises AzQueueError if a row got no answer."""
         answered = self._done + self._stale + self._aside
         if answered != self._begun:
             raise AzQueueError(
@@ -184,7 +185,8 @@ class TaskCounts:
     def with_count(self, error: AzQueueError, taken_back: str = "") -> AzQueueError:
         """Add the number of acknowledged rows to the text of an error, and return the same error.
 
-        taken_back: text about the deleted messages of these rows, with transactionLog.
+        taken_back: text that says how many messages of these rows were deleted again, with
+        transactionLog.
         """
         again = ""
         if self._done and not taken_back:
@@ -216,7 +218,7 @@ _WHY_STALE = (
 def of_row(error: ServiceError, request: RowRequest) -> ServiceError:
     """Return a copy of the error that names the row.
 
-    If the row was meant for the queue of row errors, the copy also contains the reason.
+    If the row was sent to the queue of row errors, the copy also contains the reason for this.
     """
     why = request.reason if isinstance(request, EnqueueRow) else ""
     aside = f". It was to be dead-lettered because: {why}" if why else ""

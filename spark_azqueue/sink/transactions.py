@@ -17,7 +17,7 @@ from .transaction.log import TransactionLog
 from .transaction.names import Transaction
 
 _WITHIN_S = 5.0
-"""Maximum seconds that a listener waits for an answer of the log."""
+"""Longest wait of a listener for an answer of the log's store, in seconds."""
 
 
 def transaction_reader(options: Mapping[str, str]) -> ReadTransaction:

@@ -1,7 +1,7 @@
 """Writers that Spark calls for `df.writeStream` and `df.write` with `format("azqueue")`.
 
-Rows are sent at least once: a batch counts as written only when every request was acknowledged. If
-Spark runs a task again, the task sends its rows again. With transactionLog, rows are sent exactly
+Rows are sent at least once: a batch counts as written only after every request was acknowledged. If
+Spark repeats a task, the task sends its rows again. With transactionLog, rows are sent exactly
 once; see `transaction/commit.py`.
 """
 
@@ -65,8 +65,8 @@ class Acknowledged(WriterCommitMessage):
 def plan_of(config: SinkConfig) -> WritePlan | None:
     """Check the log and the queue, and plan the write. Returns None without transactionLog.
 
-    Runs on the driver before Spark starts the tasks, since Spark does not call a writer then.
-    Raises the errors of `Transactions.plan`.
+    Called on the driver when the writer is created, because Spark does not call a writer before it
+    starts the tasks. Raises the errors of `Transactions.plan`.
     """
     if not config.transaction:
         return None
@@ -115,21 +115,22 @@ class _Writer:
         return Acknowledged(sent, sender.traffic, prepared, sender.latencies)
 
     def _commit(self, messages: list[WriterCommitMessage | None]) -> Committed | None:
-        """Record and publish the messages that the tasks prepared, with transactionLog."""
+        """With transactionLog, record and publish the messages that the tasks prepared."""
         if self._plan is None:
             return None
         with closing(Transactions(self._config)) as transactions:
             return transactions.commit(self._plan, _prepared(messages))
 
     def _abort(self, messages: list[WriterCommitMessage | None]) -> None:
-        """Delete the messages that finished tasks prepared, unless a record may contain them."""
+        """With transactionLog, delete the messages that finished tasks prepared, unless a record
+        may contain them."""
         if self._plan is None:
             return
         try:
             with closing(Transactions(self._config)) as transactions:
                 prepared = _prepared([each for each in messages if each is not None])
                 left = transactions.abort(self._plan, prepared, is_missing=None in messages)
-        except AzQueueError as error:  # the user must see the earlier error, of the write
+        except AzQueueError as error:  # the user must see the error of the write
             log.warning("the failed write's messages stay hidden until they expire: %s", error)
             return
         if left is None:
@@ -153,9 +154,9 @@ class AzQueueWriter(_Writer, DataSourceArrowWriter):
         _tell("all written", messages, committed=self._commit(messages))
 
     def abort(self, messages: list[WriterCommitMessage | None]) -> None:
-        """Log the number of rows that finished tasks have sent, after another task failed.
+        """Log the number of rows that finished tasks have sent. Called after a task failed.
 
-        With transactionLog, delete these messages.
+        With transactionLog, delete the messages of these rows.
         """
         _tell("the write failed; of finished tasks", messages, logging.WARNING)
         self._abort(messages)
@@ -172,7 +173,8 @@ class AzQueueStreamWriter(_Writer, StreamWriterBase):
         _tell(f"batch {batchId}", messages, committed=self._commit(messages))
 
     def abort(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:
-        """Log that a task failed. Spark runs the batch again, and sends its messages again.
+        """Log that a task failed. When the query is restarted, Spark repeats the batch and sends
+        its rows again.
 
         With transactionLog, delete the messages of finished tasks first.
         """
@@ -194,8 +196,8 @@ def _is_start(task: TaskContext | None) -> bool:
     """Return True for the first task of a batch write, and for the first task of a query's first
     micro-batch.
 
-    If the account cannot be reached, this task fails at once, because the configuration is probably
-    wrong. All other tasks assume an outage, and retry their requests.
+    If the account cannot be reached, this first task fails at once, because the configuration is
+    probably wrong. All other tasks assume an outage, and retry their requests.
     """
     if task is None or task.partitionId() != 0:
         return False
@@ -229,9 +231,9 @@ def _tell(
 ) -> None:
     """Log the tasks' counts on the driver.
 
-    Spark starts the process, and no code configures the loggers in it. So this logger sets its
-    level to INFO if no level is set. The line then reaches a handler, such as Spark's handler for
-    the logs of workers.
+    Spark starts this process, and no code configures its loggers. So the level of this module's
+    logger is set to INFO, unless a level is set. The line then reaches a handler, such as Spark's
+    handler for the logs of workers.
     """
     if log.level == logging.NOTSET:
         log.setLevel(logging.INFO)
@@ -255,13 +257,13 @@ def _tell(
         if took
         else "",
         f". {committed.in_words()}" if committed else "",
-        # Spark's handler shows the context as a map of strings.
+        # Spark's log handler requires strings in the context.
         extra={"context": {name: str(count) for name, count in (counts | published).items()}},
     )
 
 
 def _took(known: Iterable[Acknowledged]) -> dict[str, str]:
-    """Return quantiles of the latency of successful requests; empty if unknown."""
+    """Return quantiles of the latency of successful requests, as texts; empty if unknown."""
     found: Latencies = {}
     for each in known:
         found = added(found, each.latencies)
@@ -273,12 +275,13 @@ def _took(known: Iterable[Acknowledged]) -> dict[str, str]:
 
 
 _SLICE_BYTES = 8 * 2**20
-"""Approximate bytes of a record batch that are converted to Python values together."""
+"""Approximate size, in bytes, of the part of a record batch that is converted to Python values at
+once."""
 
 _SLICE_ROWS = 10_000
-"""Maximum number of rows that are converted together.
+"""Maximum number of rows that are converted to Python values at once.
 
-The limit is needed because short values take much more memory in Python than in Arrow.
+A limit on rows is needed because short values take much more memory in Python than in Arrow.
 """
 
 

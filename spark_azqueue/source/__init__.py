@@ -1,1 +1,1 @@
-"""The source of streams, and the peek for batch reads."""
+"""The source: streams that read queues, batch reads that peek at queues, and reads of logs."""

@@ -16,8 +16,8 @@ class Wanted:
 
     start: the offset where the batch begins. most: maximum number of messages in the batch; None
     for no limit. is_proven: True if the previous batch, which ends at `start`, is committed.
-    may_run: True if the previous batch may still run. is_last: True if the run may end after the
-    requested batch.
+    may_run: True if the previous batch may still run. is_last: True if this may be the last batch
+    of the run.
     """
 
     start: OffsetJson
@@ -29,22 +29,22 @@ class Wanted:
 
 _CALLS_BEFORE_A_PLAN = 2
 """Maximum number of `latestOffset()` calls before Spark requests the rows of a new offset. With
-Spark's wrapper for availableNow, the second call is for the progress. A third call shows that the
-query does not need the rows of this batch (`limit(0)`, for example)."""
+Spark's wrapper for availableNow, the second call is made for the progress event. A third call shows
+that the query does not need the rows of this batch (`limit(0)`, for example)."""
 
 
 class BareCalls:
-    """The start offset on Spark 4.0 and 4.1, whose `latestOffset()` has no argument.
+    """Infers the start offset on Spark 4.0 and 4.1, which call `latestOffset()` without the start.
 
-    The rules follow the calls that these versions make, which a smoke test records:
+    The rules rely on the order of the calls of these versions, which a smoke test checks:
 
     - If the first call of a run is `latestOffset()`, the checkpoint is new.
     - If the first call of a run is `partitions(N, N)`, the start is N. If the second call is
       `latestOffset()`, N is committed, because Spark would otherwise have repeated the previous
       batch. (Decision 7.)
     - `partitions(s, e)` moves the start to e. The next `latestOffset()` proves that e is committed.
-    - If `partitions` was not called for the last answer of `latestOffset()`, the next call of
-      `latestOffset()` returns the same answer.
+    - If `partitions` was not called since the last `latestOffset()`, the next `latestOffset()`
+      returns the same offset again.
     """
 
     def __init__(self, initial: OffsetJson) -> None:
@@ -52,11 +52,11 @@ class BareCalls:
         """Offset where the next batch begins."""
         self.is_proven = True
         """True if the next `latestOffset()` proves that the start is committed. The initial offset
-        needs no proof."""
+        counts as proven."""
         self._initial = initial
-        self._is_known = False  # True if Spark has passed an offset, or got one
+        self._is_known = False  # True if Spark has passed or received an offset
         self._asked_first = False
-        self._asked = 0  # calls of `latestOffset()` since the last new offset, inclusive
+        self._asked = 0  # calls of `latestOffset()` that returned the newest offset
 
     @property
     def is_new(self) -> bool:
@@ -64,9 +64,10 @@ class BareCalls:
         return not self._is_known
 
     def asked(self) -> OffsetJson | None:
-        """Record a call of `latestOffset()`. Return the answer to repeat, or None.
+        """Record a call of `latestOffset()`. Return the offset to return again, or None for a new
+        offset.
 
-        The last answer is repeated if `partitions` was not called for it yet.
+        The last offset is returned again if `partitions` was not called for this offset yet.
         """
         self._asked += 1
         self._asked_first |= self.is_new
@@ -83,11 +84,11 @@ class BareCalls:
         """Record a call of `partitions(start, end)`.
 
         If `start == end` in a run's first call, the run starts at this offset. (In a later call,
-        `start == end` means only that another source of the query has data.)
+        `start == end` means that only another source of the query has data.)
 
         Raises InvalidOption if Spark's wrapper for availableNow called `latestOffset()` before this
-        call. Spark would write the answer of `latestOffset()` into the checkpoint as if the answer
-        followed this offset.
+        call. Spark would store the offset that `latestOffset()` returned as the end of a batch that
+        starts at this offset.
         """
         if start != end:
             self.start, self.is_proven, self._is_known = end, True, True

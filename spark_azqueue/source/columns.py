@@ -38,7 +38,7 @@ _FIRST = (
     *("message_id", BODY, "queue", "insertion_time", "expiration_time", "next_visible_time"),
     *("dequeue_count", "pop_receipt"),
 )
-"""The first columns, in an order that never changes. Other columns of a message come last."""
+"""The first columns, in an order that never changes. Columns that were added later follow them."""
 
 
 def source_columns(body_type: BodyType, *, permissive: bool) -> Columns:

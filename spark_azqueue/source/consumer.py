@@ -1,4 +1,5 @@
-"""The consumer that gets Spark's calls: one protocol for all ways to store leased messages.
+"""Protocol of the consumers that Spark's calls reach. There is one consumer for each place where
+leases or messages are stored.
 
 One instance serves a whole run of a query. Spark calls the instance from one thread. This module
 does not import pyspark; `readers.py` converts Spark's types.
@@ -24,16 +25,17 @@ class Consumer(Protocol):
     """The part of the source that runs on the driver."""
 
     initial: OffsetJson
-    """Offset of a query that has read nothing: the same in every run, with or without a log."""
+    """Offset of a query that has read nothing. The offset is the same in every run, with or without
+    a log."""
 
     def freeze_cutoff(self) -> None:
         """From now on, read only messages that were inserted before this call.
 
-        The service's clock decides, in whole seconds.
+        The time of the call is read from the service's clock, in whole seconds.
         """
 
     def latest(self, wanted: Wanted) -> OffsetJson:
-        """Settle the batches that are proven committed. Return the offset of the next batch.
+        """Settle the batches that are proven to be committed. Return the offset of the next batch.
 
         Returns the start if there is no next batch.
         """
@@ -46,21 +48,21 @@ class Consumer(Protocol):
         The input is an Arrow stream of the task's rows. With leaseOn=executors, the input is the
         task's slot of the plan.
 
-        is_proven: False if the engine has perhaps not committed the start.
+        is_proven: False if the engine may not have committed the start yet.
         """
 
     def committed(self, offset: Mapping[str, Any]) -> None:
-        """Settle this offset and all earlier offsets, which are proven committed.
+        """Settle this offset and all earlier offsets, all of which are proven to be committed.
 
-        May be repeated.
+        The call may be repeated.
         """
 
     def give_back(self, offset: OffsetJson, timeout_s: float) -> bool | None:
         """Release the messages of a batch of this run, if its rows were never requested.
 
         Returns True if a later batch delivers the messages, and False if only a write-ahead log has
-        the messages. Returns None for a batch of an earlier run: the sink may skip such a batch,
-        because the sink may have the batch's rows. May be repeated. Raises AzQueueError or
+        the messages. Returns None for a batch of an earlier run: the sink may already have the rows
+        of such a batch, and may skip the batch. The call may be repeated. Raises AzQueueError or
         TimeoutError.
         """
 
@@ -71,7 +73,8 @@ class Consumer(Protocol):
         """
 
     def close(self) -> None:
-        """Within seconds, stop renewing, finish due deletes, and release undelivered messages."""
+        """Stop renewing leases, finish due deletes, and release undelivered messages. Takes some
+        seconds."""
 
 
 def consumer_for(config: SourceConfig, columns: Columns) -> Consumer:

@@ -1,8 +1,8 @@
 """Dead letters: undecodable and poison messages are moved to their poison queues.
 
 Messages are decoded before their batch is stored or delivered. So each message in a log has a row,
-and no later run has to decide about its body. A copy is put into the poison queue before the
-message is deleted. A crash between the put and the delete makes a second copy, but loses no
+and a later run never dead-letters a message of the log. A copy is put into the poison queue before
+the message is deleted. A crash between the put and the delete makes a second copy, but loses no
 message.
 """
 
@@ -43,7 +43,8 @@ log = logging.getLogger(__name__)
 
 _PART = 10
 _WITHOUT_ROWS = 4
-"""Until a process has decoded a body, the limit is `maxPoisonMessages` divided by this number."""
+"""Before a process has decoded its first body, the limit is `maxPoisonMessages` divided by this
+number."""
 _WINDOW = 10_000
 _SHORTEST_S = 1.0
 _SEND_S = 60.0
@@ -52,11 +53,12 @@ _AT_ONCE = 32
 
 
 class DecodingRecord:
-    """Counts of rows and of undecodable bodies among a process's newest 10,000 messages or so.
+    """Counts of rows and of undecodable bodies among the newest messages of a process, about
+    10,000.
 
-    If too many bodies do not decode, the cause may be a wrong option, and not the senders. The
-    limit is lower until a body has decoded. Each process starts at 0. With leaseOn=executors, each
-    task starts at 0. Used by one thread.
+    If too many bodies do not decode, the cause may be a wrong option and not the messages. The
+    limit is lower until one body has been decoded. Each process starts at 0; with
+    leaseOn=executors, each task starts at 0. Used by one thread.
     """
 
     def __init__(self, config: SourceConfig) -> None:
@@ -65,7 +67,7 @@ class DecodingRecord:
         self._rows = self._undecodable = 0
 
     def check(self, *, rows: int = 0, undecodable: int = 0) -> None:
-        """Raise TooManyPoison if these and earlier undecodable bodies are too many."""
+        """Raise TooManyPoison if these bodies and the earlier undecodable bodies are too many."""
         undecodable += self._undecodable
         read = rows + self._rows + undecodable
         most = self._most if read > undecodable else self._most // _WITHOUT_ROWS
@@ -79,7 +81,7 @@ class DecodingRecord:
         )
 
     def add(self, *, rows: int = 0, undecodable: int = 0) -> None:
-        """Count rows, and dead-lettered undecodable bodies."""
+        """Add to the counts of rows and of undecodable bodies that were dead-lettered."""
         self._rows += rows
         self._undecodable += undecodable
         if self._rows + self._undecodable >= _WINDOW:
@@ -89,7 +91,7 @@ class DecodingRecord:
 def rows_and_reasons(
     received: Iterable[Received], config: SourceConfig, record: DecodingRecord
 ) -> tuple[list[Row], dict[Message, str]]:
-    """Decode messages. Return their rows, and the messages to dead-letter with the reasons.
+    """Decode messages. Return the rows, and the reason for each message that must be dead-lettered.
 
     Sends nothing. Raises UndecodableBody with onUndecodable=fail, and TooManyPoison.
     """
@@ -118,12 +120,12 @@ def dead_lettered(
 ) -> Iterator[Message]:
     """Copy messages to their poison queues in parallel. Yield each message that was copied.
 
-    within_s: seconds by `clock` after which no further copy begins. The first copy always begins.
-    leases: if a message has a lease here, the message is deleted as soon as it is copied. If the
-    delete fails, the message is delivered and copied again.
+    within_s: after this many seconds, no further message is copied. The first message is always
+    copied. leases: leases by the key of the message. A message with such a lease is deleted after
+    it is copied. If the delete fails, the message is dequeued and copied again.
 
-    Raises ServiceError, InvalidOption if the name of a poison queue is not legal, and
-    CheckpointMismatch like `copy_to_poison_queue`.
+    Raises ServiceError, InvalidOption for an illegal name of a poison queue, and CheckpointMismatch
+    as `copy_to_poison_queue` does.
     """
     if not reasons:
         return
@@ -134,7 +136,7 @@ def dead_lettered(
     copied = deque[Message]()
 
     def next_puts() -> Iterator[tuple[_Step, Call[Any]]]:
-        """Yield the puts of the next message's copies, if there is time."""
+        """Yield the puts that copy the next message, if there is time."""
         is_late = missing and clock() >= until
         for message, reason in () if is_late else islice(left, 1):
             poison = _poison_queue(config, message)
@@ -178,7 +180,8 @@ def dead_lettered(
 
 
 _Step = tuple[Message, "str | None"]
-"""A request for a message: a put of the text or, if the text is None, a delete of the message."""
+"""A message and the request for it: a put of this text or, if the text is None, a delete of the
+message."""
 
 
 def copy_to_poison_queue(
@@ -186,21 +189,22 @@ def copy_to_poison_queue(
 ) -> None:
     """Copy a message to its poison queue in the form that `poisonFormat` sets. Raises ServiceError.
 
-    The text is copied unchanged, either without an envelope, or in an envelope if the envelope is
-    not too large. A text that a queue cannot hold is always copied in one or several envelopes.
+    The text is put unchanged, or in an envelope if the envelope is small enough for a message. A
+    text that a queue cannot store is always copied in one or several envelopes.
 
-    Raises CheckpointMismatch if the query does not read the message's queue, because a log must not
-    direct requests to other queues.
+    Raises CheckpointMismatch if the query does not read the message's queue, because the contents
+    of a log must not cause requests to other queues.
     """
     deque(dead_lettered(config, client, {message: reason}, _SEND_S, time.monotonic), maxlen=0)
 
 
 def was_moved(config: SourceConfig, client: QueueClient, message: Message, reason: str) -> bool:
-    """Copy a poison message to its poison queue. Return False if access is denied there.
+    """Copy a poison message to its poison queue. Return False if access to the poison queue is
+    denied.
 
-    If access is denied, the message is delivered again, and other batches are delivered in between.
-    If this function raised AccessDenied, a query with a log would repeat the error and deliver no
-    other batch. Raises ServiceError for other failures.
+    If access is denied, the caller delivers the message again, after other batches. If this
+    function raised AccessDenied, a query with a log would fail in the same way after each restart,
+    and deliver no other batch. Raises ServiceError for other failures.
     """
     try:
         copy_to_poison_queue(config, client, message, reason)

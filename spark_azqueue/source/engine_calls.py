@@ -1,22 +1,22 @@
 """Calls of an engine (Spark or another engine) to a consumer, and the commits that they prove.
 
-Apache Spark runs one batch after the other. Spark requests the next offset only when its commit log
-has the previous batch. So `latestOffset(start=N)` and `partitions(N, M)` prove that N is committed.
-Another engine may plan a batch before the previous batch is committed. So with another engine, only
-these calls prove a commit:
+Apache Spark runs one batch after the other. Spark requests the next offset only after the previous
+batch is in Spark's commit log. So `latestOffset(start=N)` and `partitions(N, M)` prove that N is
+committed. Another engine may plan a batch before the previous batch is committed. So with another
+engine, only these calls prove a commit:
 
 - `commit(M)` proves all offsets up to M;
-- if an earlier run made s, this run's first `partitions(s, e)` with s != e proves s, because an
-  engine repeats its oldest unfinished batch first.
+- if an earlier run returned offset s, this run's first `partitions(s, e)` with s != e proves s,
+  because an engine repeats its oldest unfinished batch first.
 
 A batch of an earlier run whose commit is not proven is delivered again.
 
-An engine calls `commit(N)` only when the engine builds the next batch. So if there is no message
-and N is not proven, `latest` returns a *closing offset*: N with one more field. The batch of a
-closing offset is empty. When the engine builds this batch, the engine commits N. If N still runs at
-that time, another closing offset follows after a pause. Each pause is twice as long as the pause
-before. While suspects are isolated, a consumer makes no further batch until the last batch is
-proven. So each batch fails or succeeds alone.
+An engine calls `commit(N)` only when it builds the next batch. So if there is no message and N is
+not proven, `latest` returns a *closing offset*: N with one more field. The batch of a closing
+offset is empty. When the engine builds this batch, it commits N. If batch N still runs at that
+time, another closing offset follows after a pause. Each pause is twice as long as the pause before.
+While suspects are isolated, a consumer makes no further batch until the last batch is proven. So
+each batch fails or succeeds alone.
 
 Spark 4.0 and 4.1 do not pass the start; `BareCalls` infers the start from their calls.
 
@@ -52,20 +52,20 @@ log = logging.getLogger(__name__)
 
 _FIRST_PAUSE_S = 1.0
 _LONGEST_PAUSE_S = 60.0
-"""Longest pause between two closing offsets of one batch."""
+"""Longest pause between two closing offsets of one batch, in seconds."""
 
 _WAITS = 5
 _RELEASED_IN_S = 30.0
 _OPEN_AT_MOST = 64
-"""Maximum number of unproven batches of a run. At this number, the source reads no message until a
-batch is committed."""
+"""Maximum number of batches of a run whose commit is not proven. At this number, the source reads
+no message until a batch is committed."""
 
 
 def plans_ahead() -> bool:
-    """True if the engine may not be Apache Spark.
+    """Return True if the engine may plan a batch before the previous batch is committed.
 
-    The result is True on every kind of Databricks: serverless Databricks runs several batches of a
-    pipeline at the same time, and a source cannot detect if Databricks is serverless.
+    The result is True on every kind of Databricks: serverless compute runs several batches of a
+    pipeline at the same time, and a source cannot detect whether compute is serverless.
     """
     return (
         "DATABRICKS_RUNTIME_VERSION" in os.environ
@@ -92,11 +92,11 @@ class EngineCalls:
         self._consumer = consumer
         self._plans_ahead = plans_ahead
         self._clock, self._sleep = clock, sleep
-        self._waits = 0  # closing offsets that an availableNow run waits for
+        self._waits = 0  # number of closing offsets that an availableNow run has waited for
         self._closes_at = -math.inf  # earliest time of the next closing offset
         self._pause_s = _FIRST_PAUSE_S
         self._proven = 0  # the newest batch that is proven committed
-        self._open: dict[int, _Open] = {}  # unproven batches of this run
+        self._open: dict[int, _Open] = {}  # batches of this run whose commit is not proven
         self._bare = BareCalls(consumer.initial)
         self._handed_out = (0, 0)  # numbers of the newest two batches
         self._reported = 0  # the newest batch that `commit` named
@@ -148,7 +148,8 @@ class EngineCalls:
     def _asked(
         self, start: Mapping[str, Any] | None, most: int | None
     ) -> tuple[OffsetJson | None, Wanted, OffsetJson]:
-        """Return the answer to repeat (or None), the requested batch, and the start as passed."""
+        """Return the offset to return again (or None), the requested batch, and the start that
+        Spark passed."""
         is_proven = True
         if start is None:
             again = self._bare.asked()
@@ -166,7 +167,7 @@ class EngineCalls:
         return again, wanted, before
 
     def _answer_from(self, start: OffsetJson) -> OffsetJson | None:
-        """Return the offset that this run has already returned for this start offset, or None."""
+        """Return the offset that this run has already returned for this start, or None."""
         plain = _plain(start)
         return next((each.offset for each in self._open.values() if each.start == plain), None)
 
@@ -267,7 +268,8 @@ class EngineCalls:
         return True
 
     def _warn_if_late(self, start: int) -> None:
-        """Warn once if the engine did not report the commit of the batch that precedes `start`."""
+        """Log a warning, once, if the engine did not report the commit of the batch before
+        `start`."""
         before, newest = self._handed_out
         if self._is_told or start != newest or before <= self._reported:
             return
@@ -283,7 +285,7 @@ class EngineCalls:
 
 
 class _Open:
-    """A batch of this run whose commit is not proven."""
+    """A batch of this run whose commit is not proven yet."""
 
     def __init__(self, start: OffsetJson, offset: OffsetJson) -> None:
         self.start, self.offset = start, offset
@@ -295,6 +297,6 @@ def _plain(offset: Mapping[str, Any]) -> OffsetJson:
 
 
 def _number(offset: Mapping[str, Any]) -> int:
-    """Return the batch's number; 0 for a damaged offset, which the consumer refuses."""
+    """Return the batch's number; 0 for a damaged offset, which the consumer refuses later."""
     number = offset.get("batch")
     return number if type(number) is int else 0

@@ -4,7 +4,8 @@
      "firstsFailed": 3, "failed": true, "suspects": [
         {"history": [6, 6, 1, 3, 3, 500, false], "queues": {"orders": [32, "<packed>"]}}]}
 
-Equal findings always have the same text. Parsed values are checked, and their number is limited.
+Equal findings always have the same text. When a text is parsed, its values and their number are
+checked.
 """
 
 from __future__ import annotations
@@ -34,7 +35,7 @@ _SUSPECTS = "suspects"
 
 @dataclass(frozen=True, slots=True)
 class Findings:
-    """The histories of suspects, and the evidence. Falsy if both are empty."""
+    """The histories of suspects, and the evidence. An instance without any of both is falsy."""
 
     histories: Mapping[MessageKey, FailureHistory] = field(default_factory=dict)
     evidence: Evidence = field(default_factory=Evidence)
@@ -63,7 +64,8 @@ class Findings:
 
     @classmethod
     def from_json(cls, value: object, account: str) -> Findings:
-        """Parse the result of `to_json`. account: the queues' account. Raises DamagedOffset."""
+        """Parse the result of `to_json`. account: storage account of the queues. Raises
+        DamagedOffset."""
         evidence = evidence_from_json(value)
         assert isinstance(value, Mapping)
         histories: dict[MessageKey, FailureHistory] = {}

@@ -1,8 +1,8 @@
 """largeBody=blob on the executors: references in the column `body` are replaced by the bodies.
 
 Blobs are only read, so a second read of a partition returns the same rows. The bodies never pass
-through the source's process on the driver. The bodies that an executor has in memory at once are
-limited in bytes.
+through the source's process on the driver. A task has only a limited number of bytes of bodies in
+memory.
 """
 
 from __future__ import annotations
@@ -30,14 +30,15 @@ HELD_AT_MOST_BYTES = 32 * 2**20
 _DOWNLOADS = 8
 """Maximum number of blobs that one task reads at once."""
 
-# Columns that partitions have even if the query did not request these columns. Errors need the ids
-# to name a message. The flag is needed because `body` may be no reference, if the batch was logged
-# without largeBody=blob.
+# Columns that partitions have even if the query did not request these columns. Errors name a
+# message by its id. The flag is needed because `body` need not be a reference: the batch may have
+# been logged without largeBody=blob.
 _CARRIED: Columns = (("message_id", "string"), ("queue", "string"), (IS_REFERENCE, "boolean"))
 
 
 def carried(requested: Columns, config: Bodies) -> Columns:
-    """Return the columns that a partition needs for `resolved` to return the requested columns."""
+    """Return the columns that a partition must have so that `resolved` can return the requested
+    columns."""
     if not _has_work(requested, config):
         return requested
     return requested + tuple(column for column in _CARRIED if column not in requested)
@@ -47,9 +48,9 @@ def carried(requested: Columns, config: Bodies) -> Columns:
 def resolved(
     batches: Iterable[pa.RecordBatch], requested: Columns, config: Bodies
 ) -> Iterator[pa.RecordBatch]:
-    """Yield the record batches of a partition. References are replaced by bodies.
+    """Yield the record batches of a partition, with bodies in place of references.
 
-    Raises ServiceError, or LostBlob or UndecodableBody, whose texts name the message.
+    Raises ServiceError, LostBlob or UndecodableBody. The last two errors name the message.
     """
     if config.claim_check is None or not _has_work(requested, config):
         yield from batches
@@ -75,7 +76,7 @@ class _Resolver:
         self._workers = Workers(_DOWNLOADS, "read-blobs")
 
     def batch(self, batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
-        """Yield the batch in pieces of limited size. References are replaced by bodies."""
+        """Yield the batch in pieces of limited size, with bodies in place of references."""
         bodies = batch.column("body").to_pylist()
         flags = batch.column(IS_REFERENCE).to_pylist()
         references = [

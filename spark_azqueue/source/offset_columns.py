@@ -1,7 +1,8 @@
-"""Packing of a queue's leases, ids and pending deletes into texts of an offset.
+"""Packs the leases, ids and pending deletes of a queue into texts of an offset.
 
 Each text is one column of values. Either all values have the same length, or the column is a JSON
-list. Unpacked values are checked. The count next to a text limits the number of its values.
+list. Unpacked values are checked. The offset has a count beside each text, which limits the number
+of values in the text.
 """
 
 from __future__ import annotations
@@ -47,7 +48,7 @@ def pack_leases(leases: Iterable[Lease]) -> str:
 
 
 def unpack_leases(queue: QueueRef, text: object, count: int) -> list[Lease]:
-    """Unpack `count` leases of one queue. Raises DamagedOffset, also for a different number."""
+    """Unpack the leases of one queue. Raises DamagedOffset, also if their number is not `count`."""
     raw = _raw(text, "leases", _deflated_at_most(count))
     payload = _inflated(raw, _unpacked_at_most(count), "leases")
     split = 4 + int.from_bytes(payload[:4], "big")
@@ -65,7 +66,7 @@ def pack_blobs(names: Sequence[str]) -> str:
 
 
 def unpack_blobs(text: object, count: int) -> list[str]:
-    """Unpack `count` blob names. Raises DamagedOffset, also for a different number."""
+    """Unpack blob names. Raises DamagedOffset, also if their number is not `count`."""
     column = _raw(text, "blob names", 1 + 16 * count)
     if column[:1] != b"\x10":
         raise DamagedOffset("its blob names are not of 32 hexadecimal digits")
@@ -79,7 +80,7 @@ def pack_ids(ids: list[str]) -> str:
 
 
 def unpack_ids(text: object, count: int) -> list[str]:
-    """Unpack `count` ids of messages. Raises DamagedOffset, also for a different number."""
+    """Unpack ids of messages. Raises DamagedOffset, also if their number is not `count`."""
     column = _raw(text, "message ids", _FRAME + count * (MAX_ID + len('", "')))
     return _values(column, count, "message ids", _guid, is_message_id)
 
@@ -90,7 +91,7 @@ def pack_texts(fingerprints: Iterable[int]) -> str:
 
 
 def unpack_texts(text: object, count: int) -> list[int]:
-    """Unpack `count` fingerprints. Raises DamagedOffset, also for a different number."""
+    """Unpack fingerprints. Raises DamagedOffset, also if their number is not `count`."""
     column = _raw(text, "digests of texts", _TEXT_BYTES * count)
     if len(column) != _TEXT_BYTES * count:
         raise DamagedOffset("it has more or fewer digests of texts than messages")
@@ -107,9 +108,9 @@ def pack_pending(pending: Sequence[PendingDelete]) -> str:
 
 
 def unpack_pending(queue: QueueRef, text: object, count: int) -> list[PendingDelete]:
-    """Unpack `count` pending deletes of one queue.
+    """Unpack the pending deletes of one queue.
 
-    Raises DamagedOffset, also for a different number.
+    Raises DamagedOffset, also if their number is not `count`.
     """
     raw = _raw(text, "pending deletes", _deflated_at_most(count))
     payload = _inflated(raw, _unpacked_at_most(count), "pending deletes")

@@ -1,20 +1,21 @@
-"""The offset: the leases of one micro-batch, in the form that Spark's checkpoint stores.
+"""The offset of one micro-batch: its leases, in the form that Spark's checkpoint stores.
 
 Spark compares offsets as text, keeps the last hundred offsets, and copies offsets into progress
 events, logs and error messages. So the text is small, and equal offsets have the same text. An
-offset contains no bodies and no credentials. (A pop receipt is useless without a credential.) Two
-batches never have the same text, because no two dequeues return the same receipt.
+offset contains no bodies and no credentials. (A pop receipt is useless without a credential.) The
+offsets of two batches never have the same text, because no two dequeues return the same receipt.
 
     {"version": 1, "batch": 7, "account": "myaccount", "oldest": "2026-11-21T10:00:00Z",
      "queues": {"orders": {"messages": 32, "leases": "<packed>"}}}
 
 If bodies are in blobs, each queue also has `"blobs": "<packed>"`: the names of the blobs, in the
-order of the leases. With deleteOnCommit=false, the offset has `"deleteOnCommit": false`. Then no
+order of the leases. With deleteOnCommit=false, the offset has `"deleteOnCommit": false`, so that no
 later run deletes the messages, even if the option has changed. If leases may be longer than a new
-process would assume, the offset has the longest lease (`"leasedFor": 1800`, in seconds). While
-suspects are isolated, the offset has their histories (`"suspects": {…}`, see `findings.py`).
+process would assume, the offset has the length of the longest lease (`"leasedFor": 1800`, in
+seconds). While suspects are isolated, the offset has their histories (`"suspects": {…}`, see
+`findings.py`).
 
-If the run may end after a batch, the batch's offset has a digest of each message's text (`"texts":
+If a batch may be the last batch of a run, its offset has a digest of each message's text (`"texts":
 "<packed>"`, in the order of the leases) and the latest expiry of the messages (`"expires"`).
 Unconfirmed deletes of messages of earlier batches are stored as pending deletes:
 
@@ -80,7 +81,8 @@ _DELETE_ON_COMMIT = "deleteOnCommit"
 _LEASED_FOR = "leasedFor"
 _SUSPECTS = "suspects"
 ISOLATION = "isolation"
-"""Name of the field with a line of text about isolation, which `run_until_done` shows."""
+"""Name of the field with a line of text about the isolation of poison messages. `run_until_done`
+shows this line."""
 STATUS_AT_MOST = 300
 _EXPIRES = "expires"
 _PENDING = "pending"
@@ -92,14 +94,14 @@ class QueueOffset:
     """One micro-batch: its number (0 = nothing read yet), its account and its leases.
 
     `oldest`: insertion time of the oldest message, in seconds since 1970; None if unknown. `blobs`:
-    name of the blob with the body, for each lease whose message has such a blob.
+    for each lease of a message whose body is in a blob, the name of the blob.
     `is_deleted_on_commit`: False with deleteOnCommit=false. `leased_s`: longest lease or renewal of
-    the messages in seconds, or 0 if a new process would assume at least this time. `texts`:
+    the messages in seconds; 0 if a new process would assume a lease at least this long. `texts`:
     `fingerprint` of the message's text, by lease; may be empty. `expires`: latest expiry of a
     message, in seconds since 1970; None if unknown. `pending`: pending deletes of messages of
-    earlier batches, whose rows were committed. `hidden_until`: time at which the last lease of the
-    pending deletes' messages ends, in seconds since 1970. `findings`: state of the isolation when
-    the offset was made. `status`: a line of text about the isolation.
+    earlier batches, whose rows were committed. `hidden_until`: time at which the last lease of a
+    message with a pending delete ends, in seconds since 1970. `findings`: findings about suspects
+    when the offset was made. `status`: a line of text about the isolation.
     """
 
     account: str
@@ -117,7 +119,7 @@ class QueueOffset:
     hidden_until: int = 0
 
     def to_json(self) -> OffsetJson:
-        """Return the offset for Spark, as dicts whose keys always have the same order."""
+        """Return the offset for Spark, as dicts. Their keys always have the same order."""
         by_queue: dict[str, list[Lease]] = {}
         for lease in self.leases:
             by_queue.setdefault(lease.queue.name, []).append(lease)
@@ -167,7 +169,7 @@ class QueueOffset:
     def from_json(cls, offset: Mapping[str, Any], *, account: str) -> QueueOffset:
         """Parse an offset of a checkpoint. `account`: the account that this query reads.
 
-        Names in the offset become parts of the URLs of deletes, so the names are checked like
+        Queue names in the offset become parts of the URLs of deletes, so they are checked like
         options. Raises CheckpointMismatch for a newer version, another account, or a damaged
         offset.
         """
@@ -225,7 +227,8 @@ def check_lease_on_driver(version: int) -> None:
 
 
 def version_and_batch(offset: Mapping[str, Any], *, account: str) -> tuple[int, int]:
-    """Return the version and the batch number of any offset. Raises CheckpointMismatch."""
+    """Return the version and the batch number of an offset of any version. Raises
+    CheckpointMismatch."""
     with refusing_damage():
         if not isinstance(offset, Mapping):
             raise DamagedOffset("it is not a JSON object")
@@ -249,7 +252,8 @@ def version_and_batch(offset: Mapping[str, Any], *, account: str) -> tuple[int, 
 
 
 def status_in(offset: Mapping[str, Any]) -> str:
-    """Return an offset's line of text about isolation, or "". Raises DamagedOffset."""
+    """Return the offset's line of text about isolation; "" without such a line. Raises
+    DamagedOffset."""
     status = offset.get(ISOLATION, "")
     if not isinstance(status, str) or not _STATUS.fullmatch(status):
         raise DamagedOffset(f"its '{ISOLATION}' is not valid")
@@ -293,7 +297,7 @@ def _counted(queues: object, most: int) -> Iterator[tuple[str, int, Mapping[str,
 
 @contextlib.contextmanager
 def refusing_damage() -> Iterator[None]:
-    """Replace a DamagedOffset by a CheckpointMismatch with advice."""
+    """Catch a DamagedOffset, and raise a CheckpointMismatch with advice in its place."""
     try:
         yield
     except DamagedOffset as error:

@@ -1,10 +1,10 @@
-"""Lock of a `load()`, so that at most one source process reads for this `load()`.
+"""Lock of a `load()`: at most one source process may read for this `load()`.
 
 Spark starts two source processes for one DataFrame if a query joins the DataFrame with itself, or
 if the DataFrame is started twice. Both processes would lease and delete messages of the same queue,
-and each process would get only a part of the messages. So before a source process leases messages,
-it locks a file in the temporary folder. The file has the name of the `load()`. The operating system
-releases the lock when the process ends, even after a crash.
+so each would get only some of the messages. So before a source process leases messages, it locks a
+file in the temporary folder. The file has the name of the `load()`. The operating system releases
+the lock when the process ends, even after a crash.
 """
 
 from __future__ import annotations
@@ -21,12 +21,12 @@ from spark_azqueue.service.beside_jvm import open_own
 
 try:
     import fcntl
-except ImportError:  # not on Windows, where no lock is taken
+except ImportError:  # missing on Windows, where no lock is taken
     fcntl = None  # type: ignore[assignment]
 
 _WAIT_S = 15.0
-"""Longest wait for the lock. A stopping process holds the lock for some seconds, until its deletes
-are done."""
+"""Longest wait for the lock, in seconds. A process that stops keeps the lock for some seconds,
+until its deletes are done."""
 
 _LOOK_EVERY_S = 0.1
 
@@ -37,10 +37,11 @@ _held: dict[Path, int] = {}
 
 
 def take(load: str, *, sleep: Callable[[float], None] = time.sleep) -> None:
-    """Lock this `load()` for this process. Wait up to 15 s if a stopping process has the lock.
+    """Lock this `load()` for this process. Waits up to 15 s for the lock, because the other process
+    may be stopping.
 
-    May be repeated. Does nothing if the system, or the temporary folder, has no locks. Raises
-    LoadConflict if another process reads for this `load()`.
+    The call may be repeated. Does nothing if the system or the temporary folder does not support
+    locks. Raises LoadConflict if another process reads for this `load()`.
 
     load: a unique name of this `load()`.
     """
@@ -74,7 +75,8 @@ def leave(load: str) -> None:
 
 
 def _file(load: str) -> Path:
-    # The name does not contain the parent process, which may be a wrapper and not the JVM.
+    # The name does not contain the id of the parent process, which may be a wrapper and not the
+    # JVM.
     return Path(tempfile.gettempdir()) / f"{_PREFIX}{load}.lock"
 
 
@@ -98,7 +100,7 @@ def _locked(file: Path) -> int | None:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
         if os.path.samestat(os.fstat(descriptor), os.stat(file)):
             return descriptor
-    except (BlockingIOError, FileNotFoundError):  # or the other process removed the file
+    except (BlockingIOError, FileNotFoundError):  # or another process removed the file
         pass
     except BaseException:
         os.close(descriptor)

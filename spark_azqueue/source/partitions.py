@@ -1,10 +1,10 @@
-"""Cutting of a micro-batch into partitions. Spark runs one task for each partition.
+"""Cuts a micro-batch into partitions. Spark runs one task for each partition.
 
-A task of any size costs Spark's Python worker 5 to 30 ms, so few large partitions are cheap. More
-partitions keep more cores busy. A task contains one compressed partition, and Spark logs a warning
-for a task above 1,000 KiB. So partitions are smaller than 1,000 KiB, unless the rows are large.
-With large rows, such a task would have only some dozens of rows, and the fixed cost of a task
-matters more than the warning (docs/decisions/0018).
+Each task, small or large, costs Spark's Python worker 5 to 30 ms, so few large partitions are
+cheap. More partitions keep more cores busy. A task contains one compressed partition, and Spark
+logs a warning for a task above 1,000 KiB. So partitions are smaller than 1,000 KiB, unless the rows
+are large. With large rows, a task of this size would have only some dozens of rows, and the fixed
+cost of a task matters more than the warning (docs/decisions/0018).
 """
 
 from __future__ import annotations
@@ -16,8 +16,8 @@ TASK_BYTES = 900 * 1024
 """Maximum number of bytes of a compressed partition."""
 
 LARGE_TASK_BYTES = 4 * 2**20
-"""Maximum number of bytes of a compressed partition with large rows, if the batch still has eight
-partitions."""
+"""Maximum number of bytes of a compressed partition with large rows, if the batch then still has
+eight partitions."""
 
 LARGE_ROW_BYTES = 8 * 2**10
 """A row with at least this many compressed bytes counts as large."""
@@ -30,7 +30,7 @@ FEWEST_ROWS, MOST_ROWS = 1024, 4096
 _PARTITIONS = 8
 _BYTES_BESIDE_TEXT = 200
 _SURE = 0.85
-"""Safety margin, because the compression ratio is measured on a sample."""
+"""Safety margin: the compression ratio is measured only on a sample."""
 
 
 class Sized(Protocol):
@@ -45,7 +45,7 @@ S = TypeVar("S", bound=Sized)
 
 
 def rows_at_most(rows: int) -> int:
-    """Return the maximum number of rows in a partition, if no option sets this number.
+    """Return the maximum number of rows in a partition, used if no option sets this number.
 
     rows: number of rows in the batch.
     """

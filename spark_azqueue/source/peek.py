@@ -1,4 +1,4 @@
-"""The peek: one read of visible messages that leases no message."""
+"""Peek: reads visible messages once, without leasing them."""
 
 from __future__ import annotations
 
@@ -37,8 +37,8 @@ def peeked(config: SourceConfig, columns: Columns, client: QueueClient) -> list[
 def _row(message: Message, config: SourceConfig) -> Row:
     """Decode a message.
 
-    With onUndecodable=poison, the body of an undecodable message is null, because a peek moves no
-    message.
+    With onUndecodable=poison, an undecodable message has a row with a null body, because a peek
+    cannot dead-letter it.
     """
     try:
         body, reference = content_of(message, config)

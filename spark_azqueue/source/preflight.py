@@ -1,8 +1,7 @@
 """Checks before the first dequeue: existence of the queues, permissions, and settings.
 
-With settingsFromQueue, a queue's metadata has settings. The names `defaulttimeout` and
-`poisonthreshold` may be in any case, because the service ignores case: `DefaultTimeout` is the same
-name.
+With settingsFromQueue, some settings are read from the queue's metadata. The service ignores upper
+and lower case in names of metadata: `DefaultTimeout` is the same name as `defaulttimeout`.
 """
 
 from __future__ import annotations
@@ -34,7 +33,8 @@ T = TypeVar("T")
 log = logging.getLogger(__name__)
 
 METADATA = {"visibilityTimeout": "defaulttimeout", "maxDequeueCount": "poisonthreshold"}
-"""The metadata name that sets each option. Metadata values have the same form as option values."""
+"""For each option, the name of the metadata that sets the option. Metadata values have the same
+form as option values."""
 
 _PARSERS = {each.name: each.parse for each in OPTIONS if each.name in QUEUE_DECIDES}
 
@@ -43,13 +43,13 @@ _DECIDED = {
     for each in dataclasses.fields(SourceConfig)
     if "option" in each.metadata and (name := each.metadata["option"].name) in QUEUE_DECIDES
 }
-"""The field of the config that has the value of each option."""
+"""For each option, the name of the config's field."""
 
 
 def with_queue_settings(
     config: SourceConfig, metadata: Mapping[QueueRef, Mapping[str, str]]
 ) -> SourceConfig:
-    """Return the config, completed with settings from the queues' metadata.
+    """Return the config with the settings from the queues' metadata.
 
     Raises InvalidOption for a value that is not allowed, or if queues have different values.
     """
@@ -75,9 +75,10 @@ def with_queue_settings(
 
 
 def _agreed(option: str, metadata: Mapping[QueueRef, Mapping[str, str]]) -> tuple[Any] | None:
-    """Return the value that all queues agree on, in a tuple.
+    """Return the option's value in a tuple of one, if every queue that sets the option has the same
+    value.
 
-    Return None if no queue has a value.
+    Returns None if no queue sets the option. Raises InvalidOption if two values differ.
     """
     said = {
         queue: _parsed(option, queue, text)
@@ -105,7 +106,8 @@ def _parsed(option: str, queue: QueueRef, text: str) -> Any:
 
 
 def with_settings_of_queues(config: SourceConfig) -> SourceConfig:
-    """With settingsFromQueue, return the config, completed with settings from the queues' metadata.
+    """Read the queues' metadata with settingsFromQueue. Return the config with the settings from
+    the metadata.
 
     Sends one request per queue. Without settingsFromQueue, sends no request and returns the same
     config. Raises InvalidOption or ServiceError.
@@ -123,11 +125,12 @@ def with_settings_of_queues(config: SourceConfig) -> SourceConfig:
 
 
 def decided_by_queues(config: SourceConfig) -> dict[str, str]:
-    """Return the values, as texts, of the options that queues can set.
+    """Return the values of the options that queues can set, as texts by option name.
 
-    A process that does not read metadata gets these values. Options without a value are left out.
+    These values are passed to processes that do not read metadata. Options without a value are left
+    out.
 
-    config: a completed config.
+    config: result of `with_settings_of_queues`.
     """
     values = {name: getattr(config, field) for name, field in _DECIDED.items()}
     return {
@@ -138,7 +141,7 @@ def decided_by_queues(config: SourceConfig) -> dict[str, str]:
 
 
 def with_decided(config: SourceConfig, said: Mapping[str, str]) -> SourceConfig:
-    """Return the config, completed with the result of `decided_by_queues`."""
+    """Return the config with these settings. said: result of `decided_by_queues`."""
     values: dict[str, Any] = {
         field: _PARSERS[name](said[name]) if name in said else None
         for name, field in _DECIDED.items()
@@ -168,9 +171,10 @@ def check_queues(
     poison_too: if messages may be dead-lettered, also check that the credential may put messages
     into the poison queues.
 
-    Returns the service's time or an error for each queue. The error is QueueNotFound, AccessDenied,
-    ServiceError, or InvalidOption if the name of the poison queue is not legal. If no option asks
-    for poison handling, a poison queue that cannot be used is only logged as a warning.
+    Returns, for each queue, the service's time or an error. The error is QueueNotFound,
+    AccessDenied, ServiceError, or InvalidOption if the name of the poison queue is not legal. If no
+    option asks for poison handling, an unusable poison queue is no error, but is logged as a
+    warning.
     """
     checks = {
         queue: submit(_checked, client, queue, config.create_queue and queue in config.queues)
@@ -198,8 +202,8 @@ def check_queues(
             lacking[queue] = error
     if missing:
         try:
-            # To create a queue that exists changes nothing, but fails without the permission to
-            # create queues.
+            # Creating a queue that exists has no effect, but fails without the permission to create
+            # queues.
             client.create(missing[0])
         except AccessDenied as error:
             name = config.poison_queue_for(missing[0]).name
@@ -235,9 +239,9 @@ def _checked(client: QueueClient, queue: QueueRef, create: bool) -> datetime:
 
 
 def _takes_messages(client: QueueClient, poison: QueueRef) -> bool:
-    """Check that the credential may put into a poison queue.
+    """Check that the credential may put messages into this poison queue.
 
-    Return False if there is no such queue.
+    Return False if this queue does not exist.
     """
     check_poison_name(poison)
     try:

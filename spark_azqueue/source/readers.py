@@ -1,8 +1,8 @@
 """The stream reader and the batch reader that Spark calls.
 
 Spark makes two instances of the stream reader. One instance has its own process on the driver for a
-whole run of a query, and gets all calls except `read`. The other instance is only pickled for
-`read`, which runs in other processes. So the constructor only stores its arguments, and the first
+whole run of a query, and gets all calls except `read`. The other instance is only pickled: copies
+of it run `read` in other processes. So the constructor only stores its arguments, and the first
 call creates the consumer.
 """
 
@@ -45,10 +45,10 @@ if TYPE_CHECKING:
 else:
     try:
         from pyspark.sql.streaming.datasource import ReadMaxRows, SupportsTriggerAvailableNow
-    except ImportError:  # Spark 4.0 and 4.1 have neither limits nor a real availableNow
+    except ImportError:  # Spark 4.0 and 4.1 lack read limits and availableNow for Python sources
 
         class SupportsTriggerAvailableNow:
-            """Replacement of the mixin that Spark has from version 4.2 on."""
+            """Stand-in for Spark's mixin of this name, which exists since Spark 4.2."""
 
 
 log = logging.getLogger(__name__)
@@ -63,7 +63,7 @@ class QueuePartition(InputPartition):
 
     stream: bytes
 
-    def __repr__(self) -> str:  # keeps bodies out of logs
+    def __repr__(self) -> str:  # so that logs contain no bodies
         return f"QueuePartition({len(self.stream)} bytes)"
 
 
@@ -150,7 +150,7 @@ class AzQueueStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         )
 
     def commit(self, end: OffsetJson) -> None:
-        """Settle the committed batch. Never raises; a failure is retried at the next call."""
+        """Settle the committed batch. Never raises; after a failure, the next call repeats it."""
         try:
             self._running().committed(self._reports.plain(end))
         except Exception as error:  # noqa: BLE001 (Spark must be able to repeat or skip commits)
@@ -183,10 +183,11 @@ class AzQueueStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         one_reader.leave(self._load)
 
     def _alone(self) -> EngineCalls:
-        """Lock the `load()` for this process. Return the consumer. Raises LoadConflict.
+        """Lock the `load()` for this process. Return the object that handles calls. Raises
+        LoadConflict.
 
         The calls before `latestOffset` and `partitions` do not lock. If a query fails while it
-        initializes, Spark does not stop the source process, and the process would keep the lock.
+        initializes, Spark does not stop the source process, which would then keep the lock.
         """
         if _is_own_process():
             one_reader.take(self._load)
@@ -195,7 +196,7 @@ class AzQueueStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def _running(self) -> EngineCalls:
         if self._consumer is None:
             # Imported here, so that the processes of `read` do not load libcurl. Spark's workers
-            # collect garbage after every task, which takes longer with more modules.
+            # collect garbage after every task, and this takes longer if more modules are loaded.
             from spark_azqueue.service.queues.reach import check_reachable
 
             from .consumer import consumer_for
@@ -220,10 +221,10 @@ class AzQueueStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
 
 class RefusedStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
-    """Replacement of a stream reader that cannot be created. Each call raises the reason.
+    """Used in place of a stream reader that cannot be created. Each call raises the reason.
 
-    If `DataSource.streamReader` raised the reason, Spark 4.3 would lose the error, because Spark
-    4.3 then calls `stop` of a reader that does not exist.
+    `DataSource.streamReader` does not raise the reason itself, because Spark 4.3 would then call
+    `stop` of a reader that does not exist, and lose the error.
     """
 
     def __init__(self, reason: AzQueueError) -> None:
@@ -250,7 +251,7 @@ def _is_own_process() -> bool:
 
 
 def _stop_on_sigterm() -> None:
-    """Let `stop()` run to its end when Spark sends this process two SIGTERMs."""
+    """Ensure that `stop()` runs to its end, although Spark sends this process two SIGTERMs."""
     if threading.current_thread() is not threading.main_thread():
         return
 

@@ -32,7 +32,8 @@ before it passes the checkpoint's offset."""
 
 
 def check_not_empty(where: str, number: int, *, is_empty: bool) -> None:
-    """Raise CheckpointMismatch if the folder is empty and the checkpoint is at batch `number`."""
+    """Raise CheckpointMismatch if the folder is empty, because the checkpoint is at batch
+    `number`."""
     if is_empty:
         raise _mismatch(
             f"the write-ahead log {where} is empty, and the checkpoint is at batch {number}: is it"
@@ -61,9 +62,9 @@ def check_held(
 ) -> None:
     """Raise CheckpointMismatch if batch `number` has messages of queues that are not read.
 
-    The source calls this for each segment, before it deletes or releases the segment's messages. A
-    queue may have been removed from the options, and anyone with write access to the folder can
-    name any queue there.
+    The source calls this function for each segment, before it deletes or releases the segment's
+    messages. A queue may have been removed from the options, and a program with write access to the
+    folder can write any queue's name there.
 
     where: the log's folder.
     """
@@ -80,7 +81,7 @@ def check_held(
 
 
 def behind(where: str, newest: int, asked: int, *, is_read: bool = False) -> CheckpointMismatch:
-    """Return the error if the log ends before the checkpoint's batch.
+    """Return the error for a log that ends before the checkpoint's batch.
 
     newest: the log's newest batch. is_read: True for a reader of the log, where `newest` is the
     newest committed batch.
@@ -95,13 +96,14 @@ def behind(where: str, newest: int, asked: int, *, is_read: bool = False) -> Che
 
 
 def new_or_wrapper(error: CheckpointMismatch) -> CheckpointMismatch:
-    """Return the error for a checkpoint that seems new on Spark 4.0 and 4.1, but may be in use."""
+    """Return the error for a checkpoint on Spark 4.0 and 4.1 that seems new, but may be in use."""
     text = f"{error.sentence}. Or is {_WRAPPER} true? Set it to false"
     return CheckpointMismatch(text, condition=error.condition)
 
 
 def refused_wrapper(batch: int) -> InvalidOption:
-    """Return the error if Spark requests messages before it passes the checkpoint's offset.
+    """Return the error for a query on which Spark requests messages before it passes the
+    checkpoint's offset.
 
     batch: number of the checkpoint's batch.
     """
@@ -112,7 +114,8 @@ def refused_wrapper(batch: int) -> InvalidOption:
 
 
 def unknown(where: str, newest: int, asked: int = 0) -> CheckpointMismatch:
-    """Return the error if the log has batches, but the checkpoint is not from this log."""
+    """Return the error for a log that has batches, with a checkpoint that was not made with this
+    log."""
     return _mismatch(
         f"the write-ahead log {where} has delivered batches up to {newest}, but the checkpoint does"
         f" not know it (it is at {asked}): it is the log of another query, or the checkpoint was"
@@ -131,7 +134,8 @@ def of_another(where: str, more: str = "") -> CheckpointMismatch:
 
 
 def not_following(where: str, start: int, end: int, follows: int) -> CheckpointMismatch:
-    """Return the error if Spark requests other batches than the log's next batch, `follows`."""
+    """Return the error if the batch that Spark requests does not begin at the log's next batch,
+    `follows`."""
     return _mismatch(
         f"Spark asks for the rows behind batch {start} up to batch {end}, and in"
         f" the write-ahead log {where} batch {follows} follows: was the"
@@ -141,7 +145,8 @@ def not_following(where: str, start: int, end: int, follows: int) -> CheckpointM
 
 
 def overlapping(where: str, first: int, last: int, before: int) -> CheckpointMismatch:
-    """Return a log reader's error if Spark requests batches again. before: last delivered batch."""
+    """Return a log reader's error if Spark requests batches a second time. before: last delivered
+    batch."""
     return _mismatch(
         f"Spark asks for the batches {first} to {last} of the"
         f" write-ahead log {where} behind batch {before}: was the"
@@ -169,7 +174,8 @@ def empty_on_executor(where: str) -> CheckpointMismatch:
 
 
 def queue_of_dead_letter(message_id: str, queue: str) -> CheckpointMismatch:
-    """Return the error if a logged message must be dead-lettered, but its queue is not read."""
+    """Return the error for a logged message that must be dead-lettered, but whose queue is not
+    read."""
     return _mismatch(
         f"message {message_id} in the write-ahead log is to be dead-lettered, and"
         f" option 'queue' does not name its queue '{queue}' any more: add it until"
@@ -178,7 +184,7 @@ def queue_of_dead_letter(message_id: str, queue: str) -> CheckpointMismatch:
 
 
 def queues_of_unfinished(names: Collection[str]) -> CheckpointMismatch:
-    """Return the error if an unfinished batch has messages of queues that are not read."""
+    """Return the error for an unfinished batch that has messages of queues that are not read."""
     return CheckpointMismatch(
         f"the checkpoint holds an unfinished batch with messages of {names},"
         " which option 'queue' does not name any more: add it until that batch is done"
@@ -189,7 +195,7 @@ def queues_of_unfinished(names: Collection[str]) -> CheckpointMismatch:
 
 
 def skipped_batch(number: int, *, is_in_queue: bool) -> CheckpointMismatch:
-    """Return the error if a batch was committed, but its rows were never requested.
+    """Return the error for a batch that was committed, although its rows were never requested.
 
     is_in_queue: True if the batch's messages are in the queue, False if only a log has them.
     """
@@ -286,7 +292,7 @@ def unreadable_offset(error: Exception) -> CheckpointMismatch:
 
 
 def removed(where: str, first: int, last: int, floor: int) -> LostSegment:
-    """Return the error for batches that a log has removed because of age.
+    """Return the error for batches that were removed from a log because of their age.
 
     floor: last removed batch.
     """
@@ -298,7 +304,7 @@ def removed(where: str, first: int, last: int, floor: int) -> LostSegment:
 
 
 def rolled_back_too_far(where: str, asked: int, floor: int) -> LostSegment:
-    """Return the error if the checkpoint is at a batch that the log has removed.
+    """Return the error for a checkpoint at a batch that was removed from the log.
 
     floor: last removed batch.
     """
@@ -340,7 +346,8 @@ def removed_under_reader(where: str, number: int) -> LostSegment:
 
 
 def stored_later(where: str, first: int, oldest: str) -> LostSegment:
-    """Return the error if startingAt is before the log's first batch, and batches were removed."""
+    """Return the error if `startingAt` is before the log's first batch, and batches were
+    removed."""
     return LostSegment(
         f"the write-ahead log {where} begins with batch {first}, which was"
         f" stored at {oldest}: batches that were stored between startingAt and"
@@ -350,7 +357,7 @@ def stored_later(where: str, first: int, oldest: str) -> LostSegment:
 
 
 def lost_batch(where: str, number: int) -> LostSegment:
-    """Return a reader's error for a missing batch, if the writer did not remove the batch."""
+    """Return a log reader's error for a missing batch that the writer did not remove."""
     return LostSegment(
         f"batch {number} is missing in the write-ahead log {where}, or a part of it, and its writer"
         " has not removed it: restore it (did a lifecycle rule delete it?), or set"
@@ -359,7 +366,7 @@ def lost_batch(where: str, number: int) -> LostSegment:
 
 
 def lost_segment(where: str, number: int) -> LostSegment:
-    """Return the error if a segment is missing, and the query needs the segment's rows."""
+    """Return the error for a missing segment whose rows the query needs."""
     return LostSegment(
         f"segment {number} of the write-ahead log {where} does not exist: restore"
         " it (did a lifecycle rule delete it?), or set failOnDataLoss=false to continue without"
@@ -368,7 +375,8 @@ def lost_segment(where: str, number: int) -> LostSegment:
 
 
 def gap_in_segments(where: str, missing: int, first: int, last: int) -> LostSegment:
-    """Return the error for a segment that is missing at a start. first, last: expected segments."""
+    """Return the error for a segment that is missing when a query starts. first, last: expected
+    segments."""
     return LostSegment(
         f"segment {missing} is missing in the write-ahead log {where}, though segments"
         f" {first} to {last} should be there: restore it, or start with a new"
@@ -378,7 +386,7 @@ def gap_in_segments(where: str, missing: int, first: int, last: int) -> LostSegm
 
 
 def number_far_above(where: str, missing: int, number: int) -> LogDamaged:
-    """Return the error for an object of a log whose number is far above all other numbers."""
+    """Return the error for an object of a log, if its number is far above all other numbers."""
     return LogDamaged(
         f"segment {missing} is missing in the write-ahead log {where}, and an"
         f" object of it names number {number}, which is far above all others: no query"
@@ -388,7 +396,8 @@ def number_far_above(where: str, missing: int, number: int) -> LogDamaged:
 
 
 def late_segment(where: str, number: int) -> LateSegment:
-    """Return the error for an ended process's segment that has the number of the next segment."""
+    """Return the error for a segment that an earlier process put under the next segment's
+    number."""
     return LateSegment(
         f"segment {number} of the write-ahead log {where} has just appeared, and no"
         " other process claims the log: an ended one had sent it, and got no answer. Start"
@@ -419,7 +428,7 @@ def lost_slot_to_split(where: str, slot: int, number: int, again: int) -> LostSe
 
 
 def lost_following(where: str, number: int) -> LostSegment:
-    """Return the error if a log does not have the plan that follows batch `number`."""
+    """Return the error for a log that lacks the plan after batch `number`."""
     return LostSegment(
         f"the write-ahead log {where} does not say what followed batch"
         f" {number}: restore it, or start with a new folder"
@@ -427,7 +436,7 @@ def lost_following(where: str, number: int) -> LostSegment:
 
 
 def abandoned(where: str, number: int, tries: int, messages: int) -> str:
-    """Return the warning that a batch failed too often and is abandoned."""
+    """Return the text of the warning that a batch failed too often and is abandoned."""
     often = "once" if tries == 1 else f"{tries} times"
     come = "its message comes" if messages == 1 else f"its {messages} messages come"
     return (

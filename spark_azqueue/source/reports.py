@@ -1,8 +1,8 @@
-"""Reports of the source inside offsets, for Spark 4.0 and 4.1, which do not request reports.
+"""Reports of the source as part of its offsets, because Spark 4.0 and 4.1 do not request reports.
 
 Spark compares offsets as text, and starts a batch if the text has changed. So a report is added
-only to an offset that Spark does not have yet. An offset that Spark has passed or received before
-is returned unchanged.
+only to an offset that Spark does not have yet. If Spark already has an offset, the offset is
+returned unchanged.
 """
 
 from __future__ import annotations
@@ -16,8 +16,8 @@ from .offset_columns import DamagedOffset
 from .offsets import OffsetJson, offset_text, refusing_damage
 
 REPORT = "report"
-"""Name of the field with the report, which is an offset's last field. Consumers get offsets without
-this field."""
+"""Name of the field with the report, which is the last field of an offset. Consumers get offsets
+without this field."""
 
 _KEPT = 8
 """Number of offsets whose reports are kept. Spark passes only its newest offsets again."""
@@ -42,7 +42,7 @@ class CarriedReports:
             plain = {name: value for name, value in offset.items() if name != REPORT}
             report = offset.get(REPORT)
             try:
-                offset_text({REPORT: report})  # Spark gets the report again, as text
+                offset_text({REPORT: report})  # Spark must get the same report again, as text
                 digest = _digest(plain)
             except RecursionError:
                 raise DamagedOffset("it is nested too deep") from None
@@ -52,10 +52,11 @@ class CarriedReports:
     def whole(self, offset: OffsetJson, report: Callable[[], Any]) -> OffsetJson:
         """Return an offset with its report.
 
-        Before Spark has passed an offset in this run, no report is added, because Spark may already
-        have the offset.
+        Until Spark has passed an offset in this run, no report is added, because Spark may already
+        have the offset from an earlier run.
 
-        report: makes the report of an offset that Spark does not have yet; may return None.
+        report: called to make the report of an offset that Spark does not have yet; may return
+        None.
         """
         digest = _digest(offset)
         if digest in self._known:

@@ -1,4 +1,4 @@
-"""The source's rows: messages are decoded into rows, and rows are cut into Arrow streams.
+"""Rows of the source: decodes messages into rows, and cuts rows into Arrow streams.
 
 Rows are built once, on the driver. `read` only returns the rows of a partition.
 """
@@ -32,8 +32,8 @@ TYPES = {
     "timestamp": pa.timestamp("us", tz="UTC"),
     "boolean": pa.bool_(),
 }
-"""Arrow types by Spark's names of types. Spark accepts exactly these types: microseconds in UTC,
-nullable."""
+"""Arrow types by Spark's type names. Spark accepts exactly these types: timestamps in microseconds
+and UTC, all nullable."""
 
 _SAMPLE_ROWS = 8
 
@@ -66,8 +66,8 @@ class Decoding(Bodies, Protocol):
 class Row:
     """A message with its decoded body.
 
-    body: None if the text does not decode. lease: None for a peek. corrupt: the raw text, if it
-    does not decode. reference: the parsed reference, if `body` is a reference to a blob.
+    body: None if the text does not decode. lease: None for a row of a peek. corrupt: the raw text,
+    if it does not decode. reference: the parsed reference, if `body` is a reference to a blob.
     """
 
     message: Message
@@ -83,7 +83,7 @@ class Row:
 
 
 def partitions(rows: Sequence[Row], columns: Columns, most_rows: int | None = None) -> list[bytes]:
-    """Cut rows into partitions. Return each partition as `streams` does."""
+    """Cut rows into partitions. Return each partition in the form of `streams`."""
     return streams(parts_of(rows, most_rows), columns)
 
 
@@ -92,9 +92,9 @@ def parts_of(
 ) -> list[list[Row]]:
     """Cut rows into partitions.
 
-    most_rows: maximum number of rows in a partition, or None to choose this number by the batch's
-    size. with_texts: False if the partitions have neither bodies nor raw texts. Then only the
-    number of rows counts.
+    most_rows: maximum number of rows in a partition, or None to choose this number from the batch's
+    size. with_texts: False if the partitions have neither bodies nor raw texts. In this case only
+    the number of rows matters.
     """
     most_rows = most_rows or rows_at_most(len(rows))
     if not with_texts:
@@ -116,7 +116,7 @@ def streams(
 
 
 def _ratio(rows: Sequence[Row]) -> float:
-    """Return compressed size of bodies / size of texts, measured on a sample of the rows.
+    """Measure the compression ratio on a sample: compressed size of bodies / size of texts.
 
     Returns 1 if all texts are empty.
     """
@@ -190,7 +190,7 @@ def content_of(message: Message, config: Decoding) -> tuple[str | bytes, Referen
 def content_as(
     message: Message, encoding: Encoding, body_type: BodyType, container: str | None
 ) -> tuple[str | bytes, Reference | None]:
-    """Do the same as `content_of`, with these options.
+    """Like `content_of`, but with these options.
 
     container: name of the container of large bodies.
     """
@@ -209,7 +209,8 @@ def decoded(message: Message, config: Decoding, lease: Lease) -> Row:
     """Decode a leased message into a row.
 
     Raises UndecodableBody, except with onUndecodable=permissive. If `is_dead_letter` is True for
-    the message, the error is the reason for the dead letter. Otherwise the error stops the query.
+    the message, the caller dead-letters the message, and the error is the reason. Otherwise the
+    error stops the query.
     """
     try:
         body, reference = content_of(message, config)
@@ -228,7 +229,7 @@ def undecodable(
 ) -> UndecodableBody:
     """Return the error that stops a query because of this message.
 
-    encoding: the current option. back: a sentence about what happens to the message, or "".
+    encoding: the current option. back: a sentence that says what happens to the message, or "".
     """
     if message.intact:
         then = f"Set messageEncoding to what the sender uses (now {encoding.value}), or"
@@ -245,19 +246,20 @@ def undecodable(
 
 
 def is_dead_letter(message: Message, on_undecodable: OnUndecodable) -> bool:
-    """True if the message must be dead-lettered when it does not decode.
+    """Return True if this message must be dead-lettered because it does not decode.
 
-    False if a damaged answer has only a part of the message, because a copy would be a different
-    message.
+    Returns False if the service's answer was damaged and has only a part of the message, because a
+    copy would be a different message.
     """
     return on_undecodable is OnUndecodable.POISON and message.is_whole
 
 
 def is_to_come_again(message: Message, on_undecodable: OnUndecodable) -> bool:
-    """True if a damaged message must be released and dequeued again, before it is dead-lettered.
+    """Return True if a damaged message must be released and dequeued again before it is
+    dead-lettered.
 
-    Perhaps only the answer is damaged, so the message is released after the first dequeue. If the
-    text is damaged again in a later dequeue, the message itself is damaged.
+    After the first dequeue, the message is released, because only the answer may have been damaged.
+    If the text of a later dequeue is damaged too, the message itself is damaged.
     """
     is_first = not message.intact and message.dequeue_count == 1
     return is_first and is_dead_letter(message, on_undecodable)

@@ -1,4 +1,4 @@
-"""Environment of a consumer: clock, threads, and the client of its queues."""
+"""Environment of a consumer: its clock, its threads, and the client of its queues."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ from spark_azqueue.service.workers import MakeWorkers, Workers
 class Runtime:
     """Threads, clocks and client that all parts of a consumer share.
 
-    client: the client of the queues; None to create a client for the account. renews: False if
-    leases are renewed only by calls of `renew_due`. (With leaseOn=executors, no lease is renewed.)
-    make_workers: creates a pool of threads. clock: returns monotonic time in seconds. now: returns
-    seconds since 1970. sleep: waits for a number of seconds.
+    client: client of the queues; None to create a client for the account. renews: False if no
+    thread renews leases, only calls of `renew_due`. (With leaseOn=executors, leases are never
+    renewed.) make_workers: creates a pool of threads. clock: returns monotonic time in seconds.
+    now: returns seconds since 1970. sleep: waits for a number of seconds.
     """
 
     client: QueueClient | None = None

@@ -1,11 +1,12 @@
-"""Isolation of poison: which messages share a batch after a failure, and which are poison.
+"""Isolation of poison messages: decides which messages share a batch after a failure, and which
+messages are poison.
 
 A batch that fails is delivered again. After some failures, the batch's messages are *suspects*.
 Suspects are delivered in smaller batches, called pieces. A piece that fails is cut again, until a
-message is alone in its batch. Such a message is called a *lone suspect*. A lone suspect is tested
-after the commit of another batch. The message is moved to the poison queue if its failures are very
-unlikely without a poison message. So no message is moved only because a sink is down, or fails now
-and then.
+message is alone in its batch. Such a message is called a *lone suspect*. A lone suspect is
+delivered only after another batch was committed, which shows that the sink works. The message is
+moved to the poison queue if its failures are very unlikely to be chance. So no message is moved
+only because a sink is down, or fails now and then.
 
 Batches are numbered in the order of their first delivery. Functions of this module have no side
 effects.
@@ -28,25 +29,25 @@ PARTS = 16
 """Number of pieces into which a failed batch is cut."""
 
 SINGLES_UP_TO = 32
-"""A failed piece of at most this many messages is cut into single messages. This saves restarts,
-but needs more batches."""
+"""A failed piece of at most this many messages is cut into single messages. Single messages need
+fewer restarts, but more batches."""
 
 HISTORIES_AT_MOST = 4_096
-"""Maximum number of suspects whose history is kept. Other messages of failed batches count as if
-they had not failed, and are delivered later."""
+"""Maximum number of suspects whose history is kept. Further messages of failed batches are treated
+as if they had not failed, and are delivered later."""
 
 REPEATS = 4
-"""Number of failures after which the first failed batch is cut. So an outage of about 20 s cuts no
-batch."""
+"""Number of failures of the same batch after which it is cut, if there are no suspects yet. So an
+outage of about 20 s cuts no batch."""
 
 CHANCE_AT_MOST = 1e-5
-"""A message is moved if its failures happen by chance with at most this probability."""
+"""A message is moved if the probability that its failures are chance is at most this number."""
 
-_MOSTLY_CHANCE = 0.9  # above it no message is moved
-_OFTEN = 0.5  # above it the status says that the sink fails
+_MOSTLY_CHANCE = 0.9  # above this probability, no message is moved
+_OFTEN = 0.5  # above this probability, the status says that the sink fails
 _PATIENT_FROM = 0.15
 _MOST_PATIENT = 12
-_LATE = 0.3  # lowest factor of a failure without a commit directly before it
+_LATE = 0.3  # lowest factor for a failure that does not directly follow a commit
 _FEWEST_COUNTED = 2
 _WINDOW_OF_BATCHES = 400
 _PART_MOVED = 10
@@ -58,12 +59,12 @@ _SCARCE = 16
 class FailureHistory(NamedTuple):
     """The failed batches of a suspect.
 
-    failures: number of failures in a row. tries: number of the newest failures in a row with a
-    batch of the same size. counted: number of these tries that came directly after the commit of
+    failures: number of failures in a row. tries: how many of the newest failures in a row had a
+    batch of the same size. counted: number of these tries that directly followed the commit of
     another batch. since, batch: numbers of the first and the newest failed batch. size: number of
     messages in the newest failed batch. proven: True if another batch was committed between the
     first and the newest failure. (A commit after the newest failure proves nothing, because the
-    sink may work again.)
+    sink may have failed before and work now.)
     """
 
     failures: int
@@ -96,15 +97,16 @@ class Verdict(enum.Enum):
 
 @dataclass(frozen=True, slots=True)
 class Evidence:
-    """Counts about all batches, in addition to the histories of suspects.
+    """Counts over all batches, in addition to the histories of suspects.
 
     committed: newest committed batch that has messages, or 0. has_failed: True if the newest batch
-    failed. recovered: number of failures by chance, which are failures directly after a commit
-    whose messages were committed later. in_a_row: number of commits directly after a commit.
-    firsts: number of first tries of single messages. firsts_failed: number of failed first tries of
-    single messages. The last four counts cover the newest hundreds of batches. is_unproven: True if
-    a message whose history is not `proven` was moved, and no batch was committed after the move.
-    moved, delivered: numbers of moved and of delivered messages, among the newest ten thousand.
+    failed. recovered: number of failures by chance: failures that directly followed a commit, and
+    whose messages were committed later. in_a_row: number of commits that directly followed a
+    commit. firsts: number of single messages that were tried alone for the first time.
+    firsts_failed: how many of these first tries failed. These four counts cover the newest hundreds
+    of batches. is_unproven: True if a message whose history is not `proven` was moved, and no batch
+    was committed after the move. moved, delivered: number of moved messages, and number of
+    delivered messages, among the newest ten thousand.
     """
 
     committed: int = 0
@@ -122,12 +124,12 @@ class Evidence:
     ) -> Evidence:
         """Return the evidence after a commit. histories: histories of the batch's suspects.
 
-        messages: number of the batch's messages. repeats: number of earlier failures of the batch.
+        messages: number of the batch's messages. repeats: how often the batch failed before.
         """
         if not messages:
             return self
         histories = [*histories]
-        # If the failed batch was larger, a different message may have caused the failure.
+        # If the failed batch was larger, another message of it may have caused the failure.
         recovered = max((each.counted for each in histories if each.size <= messages), default=0)
         is_after_commit = not self.has_failed
         seen = replace(
@@ -168,13 +170,13 @@ class Evidence:
         )
 
     def kept(self, *, has_suspects: bool) -> Evidence:
-        """Return this evidence if a later process needs any of it, else empty evidence."""
+        """Return this evidence if a later process needs it, else empty evidence."""
         is_needed = has_suspects or self.moved or self.recovered or self.is_unproven
         return self if is_needed else Evidence()
 
 
 def faded(seen: Evidence) -> Evidence:
-    """Return the evidence with large counts halved, so that older batches count less."""
+    """Return the evidence with large counts halved, so that older batches have less weight."""
     if seen.recovered + seen.in_a_row > _WINDOW_OF_BATCHES:
         seen = replace(seen, recovered=seen.recovered // 2, in_a_row=seen.in_a_row // 2)
     if seen.firsts > _WINDOW_OF_BATCHES:
@@ -188,13 +190,13 @@ def faded(seen: Evidence) -> Evidence:
 class Odds:
     """Estimate of how often a batch fails by chance, and how many messages are poison.
 
-    A guilty message fails every batch that contains the message. chance: probability that a batch
+    A guilty message makes every batch fail that contains it. chance: probability that a batch
     without a guilty message fails directly after a commit. guilty: estimated number of guilty
-    messages: the moved messages, and a share of the lone suspects. needed: estimated number of
-    commits of other batches until each lone suspect is committed or moved. lone: number of lone
-    suspects. patience: number of failed tries after which a batch of several messages is cut. By
-    chance, this many tries fail in a row with a probability of at most 10 %, unless the maximum of
-    12 tries applies.
+    messages, which includes the moved messages and a share of the lone suspects. needed: estimated
+    number of commits of other batches until each lone suspect is committed or moved. lone: number
+    of lone suspects. patience: number of failed tries after which a batch of several messages is
+    cut. The probability that this many tries in a row fail by chance is at most 10 %, unless
+    `patience` has its maximum of 12.
     """
 
     chance: float
@@ -207,10 +209,11 @@ class Odds:
     def of(cls, evidence: Evidence, histories: Iterable[FailureHistory]) -> Odds:
         """Estimate the odds from the evidence and the lone suspects by expectation-maximization.
 
-        The first guess is that each single message that failed at its first try failed by chance. A
-        suspect that fails every test is probably guilty, so its failures do not count as failures
-        by chance. If earlier lone suspects were committed later, most current lone suspects are
-        innocent. If all earlier lone suspects were moved, the current lone suspects are guilty.
+        The estimation begins with the assumption that every first try of a single message that
+        failed, failed by chance. A suspect that fails every test is probably guilty, so its
+        failures do not count as failures by chance. If earlier lone suspects were committed later,
+        most current lone suspects are innocent. If all earlier lone suspects were moved, the
+        current lone suspects are guilty.
         """
         counted = Counter(each.counted for each in histories if each.is_lone)
         lone, moved = counted.total(), evidence.moved
@@ -226,7 +229,7 @@ class Odds:
             by_chance += sum(innocent[k] * k * n for k, n in counted.items())
             chance = by_chance / (by_chance + evidence.in_a_row + 0.5)
             guilty = sum((1 - innocent[k]) * n for k, n in counted.items() if k > 1)
-        if share > 0.5:  # if most decided suspects are guilty, so are the others
+        if share > 0.5:  # if most suspects were guilty so far, the others probably are guilty too
             guilty += (1 - innocent.get(1, 1.0)) * counted[1]
         is_known = evidence.recovered + evidence.firsts >= _FEWEST_KNOWN
         patience = _patience(chance) if is_known else 1
@@ -240,7 +243,8 @@ class Odds:
         return cls(chance, evidence.moved + guilty, math.ceil(needed), lone, patience)
 
     def is_excluded(self, history: FailureHistory) -> bool:
-        """True if a lone suspect's failures are too unlikely to be failures by chance."""
+        """Return True if it is too unlikely that a lone suspect with this history failed by
+        chance."""
         if not history.proven or history.counted < _FEWEST_COUNTED or self.chance >= 1:
             return False
         late = max(0, history.tries - history.counted - 1)
@@ -254,7 +258,7 @@ _FEWEST_KNOWN = 3
 
 
 def _tests(chance: float) -> float:
-    """Return the number of failures in a row that have the probability CHANCE_AT_MOST."""
+    """Return how many failures in a row have the probability CHANCE_AT_MOST."""
     return math.log(CHANCE_AT_MOST) / math.log(chance)
 
 
@@ -268,10 +272,10 @@ def _patience(chance: float) -> int:
 class IsolationRule:
     """The rules of isolation for a query's options.
 
-    most_failures: the option `maxDequeueCount`. most_moved: the option `maxPoisonMessages`. If more
-    messages than this number are poison, they must be at most a tenth of the delivered messages.
-    source: name of the source. The name makes two sources of a query test their suspects in
-    different batches.
+    most_failures: the option `maxDequeueCount`. most_moved: the option `maxPoisonMessages`. More
+    messages than this may be moved only if they are at most a tenth of the delivered messages.
+    source: name of the source. Two sources of a query have different names, and so test their
+    suspects in different batches.
     """
 
     most_failures: int
@@ -290,7 +294,7 @@ class IsolationRule:
     def repeats(self, odds: Odds, *, is_first: bool) -> int:
         """Return the number of failures after which a batch is cut.
 
-        is_first: True without suspects.
+        is_first: there are no suspects yet.
         """
         return max(REPEATS if is_first else 1, odds.patience)
 
@@ -302,45 +306,46 @@ class IsolationRule:
         return 1 if history.size <= SINGLES_UP_TO else -(-history.size // PARTS)
 
     def most_beside(self, odds: Odds, left: int, *, is_all: bool) -> int:
-        """Return the maximum size of a batch that lone suspects are compared with.
+        """Return the maximum size of a batch of other messages while there are lone suspects.
 
-        Each test of a lone suspect needs the commit of another batch before the test. So some
-        messages are kept for later batches.
+        Before each test of a lone suspect, a batch of other messages must be committed. So some of
+        the other messages are kept for later batches.
 
-        left: number of waiting messages that are no lone suspects. is_all: True if the queues have
-        no further messages.
+        left: number of leased messages that are in no batch and are no lone suspects. is_all: True
+        if the queues have no further messages.
         """
         if not odds.lone:
             return left
         return max(1, left // (odds.needed + 1) if is_all else left // 2)
 
     def enough(self, odds: Odds) -> int:
-        """Return the number of messages that should wait for comparison with lone suspects."""
+        """Return the number of other messages that should be leased while there are lone
+        suspects."""
         return _KEPT_BACK * odds.needed
 
     def tests_now(self, evidence: Evidence) -> bool:
-        """True if a lone suspect is tested next.
+        """Return True if the next batch tests a lone suspect.
 
-        Lone suspects are tested only after a commit, on average after every second commit.
+        A lone suspect is tested only directly after a commit, on average after every second commit.
         """
         if evidence.has_failed:
             return False
         return hashed(self.source, evidence.committed) % 2 == 0
 
     def is_scarce(self, evidence: Evidence, odds: Odds, left: int) -> bool:
-        """True if a lone suspect is tested now, because few other messages are left.
+        """Return True if the next batch tests a lone suspect because few other messages are left.
 
-        With few other messages, a lone suspect is tested after every commit.
+        If few other messages are left, a lone suspect is tested after every commit.
         """
         return not evidence.has_failed and left <= min(odds.needed, _SCARCE)
 
     def turn(self, history: FailureHistory, evidence: Evidence) -> tuple[int, int, int]:
-        """Return the turn of a suspect.
+        """Return the sort key that orders suspects.
 
-        The suspect with the lowest turn is delivered first; see `LAST`.
+        The suspect with the lowest key is delivered first; see `LAST`.
 
-        If a lone suspect is tested, the lone suspect with the most counted failures is first.
-        Otherwise the piece that failed last is first.
+        If the next batch tests a lone suspect, this is the lone suspect with the most counted
+        failures. Otherwise the piece that failed last is delivered first.
         """
         if history.is_lone:
             if evidence.has_failed:
@@ -349,7 +354,8 @@ class IsolationRule:
         return 1, -history.batch, history.failures
 
     def said_of(self, history: FailureHistory, evidence: Evidence, odds: Odds) -> str:
-        """Return a sentence about a failed batch with this history, for the status."""
+        """Return a sentence for the status about a failed batch whose suspects have this
+        history."""
         times = f"failed {history.failures} times in a row"
         if history.size == 1:
             what = f"batch {history.batch} (1 message) failed, its message {times}"
@@ -359,7 +365,7 @@ class IsolationRule:
         what = f"batch {history.batch} ({history.size} messages) failed, its messages {times}"
         share = self.share(history, odds)
         if share == history.size:
-            return ""  # a first batch is tried again, and nothing is isolated yet
+            return ""  # the batch is only retried, and nothing is isolated yet
         return f"{what}: split into {-(-history.size // share)}{_of_sink(odds)}"
 
     def verdict(self, history: FailureHistory, evidence: Evidence, odds: Odds) -> Verdict:
@@ -385,12 +391,13 @@ class IsolationRule:
         return Verdict.TOO_MANY if is_one_too_many else Verdict.POISON
 
     def are_too_many(self, messages: float, evidence: Evidence) -> bool:
-        """True if this is more than `most_moved`, and more than a tenth of delivered messages."""
+        """Return True if `messages` is above `most_moved` and above a tenth of the delivered
+        messages."""
         delivered = evidence.delivered + messages
         return messages > self.most_moved and messages * _PART_MOVED > delivered
 
     def is_poison(self, history: FailureHistory, evidence: Evidence, odds: Odds) -> bool:
-        """True if the message must be moved; see `verdict`. Raises TooManyPoison."""
+        """Return True if the message must be moved; see `verdict`. Raises TooManyPoison."""
         verdict = self.verdict(history, evidence, odds)
         if verdict is Verdict.TOO_MANY:
             raise TooManyPoison(
@@ -476,5 +483,5 @@ def failed(
 
 
 LAST = 2
-"""Turn of a lone suspect that is not tested now. Messages that are no suspects are delivered
-first."""
+"""First part of the sort key of a lone suspect that is not tested now. Messages that are no
+suspects are delivered before this suspect."""

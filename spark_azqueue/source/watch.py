@@ -1,9 +1,10 @@
-"""Backlog and age of a query's queues and poison queues, read without the query and without leases.
+"""Backlog and age of a query's queues and poison queues, read independently of the query, without
+leases.
 
-So these numbers are available while the query fails, restarts or is stopped. One pass over all
-queues reads the numbers in the background. A call of `newest` begins a pass, at the earliest 10 s
-after the last pass began. Without calls, no request is sent. The caller waits for the pass for up
-to 2 s. After 2 s, the caller gets the numbers of the last finished pass.
+So these numbers are available while the query fails, restarts or is stopped. A pass over all queues
+reads the numbers in the background. A call of `newest` begins a pass, unless the last pass began
+less than 10 s ago. Without calls, no request is sent. The call waits for the pass, but at most 2 s.
+After 2 s, the call returns the numbers of the last finished pass.
 """
 
 from __future__ import annotations
@@ -29,16 +30,16 @@ from .intake.queues import LOOK_AGAIN_S, MOST_QUEUES
 log = logging.getLogger(__name__)
 
 LOOK_PATIENCE_S = 5.0
-"""Longest wait of one pass for the answers to its requests."""
+"""Longest wait of one pass for the answers to its requests, in seconds."""
 
 ASKER_WAITS_S = 2.0
-"""Longest wait of a caller for a pass over all queues."""
+"""Longest wait of a caller for a pass over all queues, in seconds."""
 
 CURRENT_FOR_S = 120.0
-"""Maximum age of a pass whose numbers are returned. After this time, no numbers are returned."""
+"""Maximum age, in seconds, of numbers that are returned."""
 
 _ASK_AGAIN_S = 300.0
-"""Pause before another request to queues for which the credential lacked permission."""
+"""Seconds before the next request to queues for which the credential lacked permission."""
 
 
 class QueuesWatch:
@@ -73,18 +74,18 @@ class QueuesWatch:
         # Used only by the thread that makes the passes:
         self._named_at: float | None = None
         self._denied_at: float | None = None
-        self._unlisted: tuple[str, ...] = ()  # patterns whose queues could not be listed
+        self._unlisted: tuple[str, ...] = ()  # patterns for which listing queues failed
         self._silent: dict[QueueRef, str] = {}
 
     def newest(self) -> Watched | None:
         """Return the numbers of the last pass, or None if they are older than 120 s. Never raises.
 
-        Begins a pass if the last pass began over 10 s ago. With many queues, the pause is longer.
+        Begins a pass if the last pass began over 10 s ago. With many queues, this time is longer.
         """
         if self._is_due():
             try:
                 self._under_way = self._submit(self._look)
-            except RuntimeError as error:  # no thread can be started
+            except RuntimeError as error:  # the interpreter can start no thread any more
                 log.warning("the backlog of the queues could not be read: %s", error)
         if self._under_way:
             wait([self._under_way], timeout=ASKER_WAITS_S)
@@ -94,7 +95,7 @@ class QueuesWatch:
             return self._seen[1]
 
     def _is_due(self) -> bool:
-        """True if the caller has to begin a pass."""
+        """Return True if the caller has to begin a pass."""
         with self._lock:
             now = self._clock()
             pause = max(BUSY_PAUSE_S, 2 * PAUSE_PER_QUEUE_S * len(self._queues))
@@ -115,7 +116,7 @@ class QueuesWatch:
             backlog = self._backlog.now(heads=True)
             poison = self._poison.now()
             self._tell_silent()
-        except Exception:  # the last numbers stay, until they are too old
+        except Exception:  # the last numbers are returned until they are too old
             log.exception("the look at the queues failed")
             return
         seen = Watched(
@@ -181,7 +182,7 @@ class QueuesWatch:
 
 
 def _reason(error: Exception) -> str:
-    """Return a text that is the same for equal errors, because it has no request id."""
+    """Return the error's text without request ids, so that repeated errors have equal texts."""
     if isinstance(error, ServiceError):
         return f"{error.condition.id} {error.status} {error.code}"
     return str(error)

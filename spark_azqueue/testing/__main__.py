@@ -11,7 +11,7 @@ from .server import FakeQueueService
 
 
 def main() -> None:
-    """Run the command line. It ends cleanly on SIGINT and SIGTERM."""
+    """Run the command line. The process ends cleanly on SIGINT and SIGTERM."""
     parser = argparse.ArgumentParser(prog="python -m spark_azqueue.testing", description=__doc__)
     parser.add_argument("--port", type=int, default=0, help="0 (default): any free port")
     parser.add_argument("--queue", action="append", default=[], help="queue to create; repeatable")

@@ -21,11 +21,11 @@ from .wire import HttpAnswer, HttpRequest, render
 _LOGGER = logging.getLogger(__name__)
 
 NO_ANSWER = 0
-"""Status of a request whose connection ends without an answer."""
+"""Status that is recorded for a request whose connection ends without an answer."""
 
 _BEFORE_VERSIONS = (400, "InvalidAuthenticationInfo")
-"""Status and code of the only answer without a version. The service sends it before it reads the
-request's version (recorded).
+"""Status and code of the only answer that has no version: the service sends it before it reads the
+version of the request (recorded).
 """
 
 _FAILURES_AT_MOST = 100
@@ -47,13 +47,13 @@ class LogEntry(NamedTuple):
     op: str
     queue: str
     id: str
-    """The message id in the URL (update, delete). Empty for other operations."""
+    """Message id in the URL (update, delete); "" for other operations."""
     status: int
     """The HTTP status, or 0 if there was no answer."""
 
 
 class Records:
-    """Counters of all requests, and the last requests.
+    """Counters of all requests, and a log of the newest requests.
 
     Not thread-safe: callers must hold a lock.
     """
@@ -80,7 +80,7 @@ class Records:
 
 
 class Answering:
-    """Answers requests, one at a time, and keeps records of the requests."""
+    """Answers requests, one at a time, and records them."""
 
     def __init__(
         self, model: ModelAccount, gate: Gate, faults: FaultScript, records: Records
@@ -113,7 +113,7 @@ class Answering:
             except Refusal as error:
                 reply = rest.refusal(error, request_id, now)
             if fault is not None and fault.kind == "reply_lost":
-                # This also applies to a refusal, which the client does not get either.
+                # The client does not get a refusal either.
                 reply = rest.Reply(NO_ANSWER, "")
             data = rendered(reply)
         except Exception as problem:
@@ -134,7 +134,8 @@ def finds_messages(call: RoutedCall, account: ModelAccount, now: float) -> bool:
 
 
 def carry_out(job: rest.Job, fault: Fault | None, gate: Gate, *, revoked: bool) -> rest.Reply:
-    """Carry out the request or its fault. Raises `Refusal` if the request is refused."""
+    """Carry out the request, or the fault that hits it. Raises `Refusal` if the request is
+    refused."""
     if fault is not None:
         if fault.kind == "reset":
             return rest.Reply(NO_ANSWER, "")
@@ -175,7 +176,7 @@ def to_bytes(
         reply.reason,
         headers,
         reply.body,
-        # Like the service: documents are sent in chunks, refusals with their length.
+        # As on the service, documents are sent in chunks, and refusals with their length.
         chunked=bool(reply.body) and reply.status < 300,
         head_only=request.method == "HEAD",
     )

@@ -1,8 +1,8 @@
 """Authentication and permissions: checks credentials, and the permission for each operation.
 
-The fake checks the audience and the validity period of a bearer token. It does not check the
-signature, because no test has an authority's key. A text that is not a JSON Web Token gets 400, as
-on the service (recorded).
+The fake checks the audience and the validity period of a bearer token. The fake does not check the
+signature, because tests do not have the key of an authority. A text that is not a JSON Web Token
+gets 400, as on the service (recorded).
 """
 
 from __future__ import annotations
@@ -27,10 +27,10 @@ class _Need(NamedTuple):
     type: str
     """The resource type: s(ervice), c(ontainer, a queue) or o(bject, a message)."""
     letters: str
-    """Permissions of which the credential needs one."""
+    """Permissions for the operation. The credential needs one of them."""
 
 
-# REST reference, "Create an account SAS", its table of permissions by operation.
+# REST reference, "Create an account SAS", table of permissions by operation.
 _NEEDS = {
     "list": _Need("s", "l"),
     "create": _Need("c", "cw"),
@@ -51,9 +51,9 @@ _SIGNED = (
 
 
 class Gate:
-    """Checks requests, and refuses requests that the service would refuse.
+    """Refuses requests that the service would refuse because of the credential.
 
-    `time`: function that returns the time for the check of credentials, in unix seconds.
+    `time`: returns the time for checks of credentials, in unix seconds.
     """
 
     def __init__(
@@ -74,7 +74,7 @@ class Gate:
         self.key = key
 
     def allow(self, letters: Iterable[str]) -> None:
-        """Set the permissions of callers. Raises ValueError for an unknown permission."""
+        """Set the permissions that callers have. Raises ValueError for an unknown permission."""
         chosen = frozenset(letters)
         if not chosen <= ALL_PERMISSIONS:
             raise ValueError(f"no such permissions: {sorted(chosen - ALL_PERMISSIONS)}")
@@ -110,7 +110,7 @@ class Gate:
         return {}
 
     def _sas_grant(self, call: RoutedCall, need: _Need) -> tuple[frozenset[str], str]:
-        """Return the permissions of a SAS, and the user to whom the SAS is bound."""
+        """Return the permissions of a SAS, and the user to whom it is bound ("" if none)."""
         query = call.query
         grant = _read(
             tuple(map(query.get, _SIGNED)), self.account, call.queue, self.secret, self.versions
@@ -127,7 +127,7 @@ class Gate:
         return grant.letters, ""
 
 
-# A client sends the same SAS with every request, so results are cached, and most signatures are
+# A client sends the same SAS with every request. So results are cached, and a signature is usually
 # verified only once.
 @functools.lru_cache(maxsize=256)
 def _read(

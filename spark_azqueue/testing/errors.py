@@ -1,4 +1,4 @@
-"""The service's refusals: an exception type, and a table of all refusals.
+"""The refusals of the service: an exception, and a table of all refusals.
 
 Codes and texts: Queue Storage REST reference, "Queue service error codes", "Common REST API error
 codes" and "SAS error codes". The extra elements are the elements of the service's error body. As on
@@ -20,7 +20,7 @@ class Refusal(Exception):  # noqa: N818
     """A refused request: HTTP status, error code, message and details. The request had no effect.
 
     `details` are (element, text) pairs of the error body, for example ("QueryParameterName",
-    "popreceipt"). hint: a hint for the test, in `str` but not in an answer.
+    "popreceipt"). hint: a hint for the test; shown by `str`, not in answers.
     """
 
     def __init__(
@@ -39,13 +39,13 @@ class Refusal(Exception):  # noqa: N818
         self.hint = hint
 
     def __reduce__(self) -> tuple[type[Refusal], tuple[object, ...]]:
-        # By default, unpickling would call the class with only the formatted text.
+        # Without this method, unpickling would call the class with only the formatted text.
         return type(self), (self.status, self.code, self.message, self.details, self.hint)
 
 
 @dataclass(frozen=True)
 class _Row:
-    """A row of the table. Call the row with the texts of its elements to make the refusal."""
+    """A row of the table. Calling the row with the texts of its elements makes the refusal."""
 
     status: int
     code: str
@@ -111,9 +111,9 @@ body_too_large = _Row(
     "The request body is too large and exceeds the maximum permissible limit.",
     ("MaxLimit",),
 )
-# Also for a stale receipt.
+# The service also answers this for a stale receipt.
 message_not_found = _Row(404, "MessageNotFound", "The specified message does not exist.")
-# Emulators send this for a stale receipt, and the table of error codes lists it.
+# Emulators answer this for a stale receipt, and the table of error codes lists it.
 pop_receipt_mismatch = _Row(
     400,
     "PopReceiptMismatch",
@@ -134,7 +134,7 @@ too_many = _Row(429, "TooManyRequests", "Too many requests were received.")
 timed_out = _Row(
     500, "OperationTimedOut", "Operation could not be completed within the specified time."
 )
-# For a bug in the fake itself.
+# The answer if the fake itself has a bug.
 internal_error = _Row(
     500, "InternalError", "The server encountered an internal error. Please retry the request."
 )
@@ -152,10 +152,10 @@ not_authenticated = _Row(
     "is formed correctly including the signature.",
     _DETAIL,
 )
-# Neither an Authorization header nor a SAS.
+# The request has neither an Authorization header nor a SAS.
 nothing_given = _Row(401, "NoAuthenticationInformation", _SEE_HEADER)
 token_refused = _Row(401, "InvalidAuthenticationInfo", _SEE_HEADER, _DETAIL)
-# An Authorization header that is not readable. As on the service, the answer has no details.
+# The Authorization header is not readable. As on the service, the answer has no details.
 malformed = _Row(
     400,
     "InvalidAuthenticationInfo",
@@ -168,11 +168,11 @@ wrong_resource_type = _Row(
     403, "AuthorizationResourceTypeMismatch", f"{_DENIED} using this resource type."
 )
 wrong_protocol = _Row(403, "AuthorizationProtocolMismatch", f"{_DENIED} using this protocol.")
-# A SAS whose `sip` does not include the caller's address.
+# The `sip` of the SAS does not include the caller's address.
 wrong_address = _Row(
     403, "AuthorizationSourceIPMismatch", f"{_DENIED} using this source IP 127.0.0.1."
 )
-# An operation that a SAS for one queue cannot permit.
+# A SAS for one queue cannot permit this operation.
 not_for_a_sas = _Row(403, "AuthorizationFailure", f"{_DENIED}.")
 
 

@@ -18,7 +18,7 @@ OPERATIONS = frozenset(
         *("create_container", "delete_container"),
     )
 )
-"""The operations that a fault can apply to; `*` means all of them."""
+"""The operations to which a fault can apply; `*` means all of them."""
 
 KINDS = {
     "busy_503": "503 ServerBusy; no effect",
@@ -96,7 +96,7 @@ def duration_of(fault: Fault) -> float:
 
 
 def retry_after(fault: Fault | None) -> tuple[tuple[str, str], ...]:
-    """Return the Retry-After header that a fault adds to the answer, in whole seconds, or no
+    """Return the Retry-After header that a fault adds to the answer, in whole seconds; () for no
     header.
     """
     if fault is None or fault.seconds is None or fault.kind not in ("busy_503", "busy_429"):
@@ -105,7 +105,7 @@ def retry_after(fault: Fault | None) -> tuple[tuple[str, str], ...]:
 
 
 class FaultEffect(NamedTuple):
-    """Effect of the faults on one request."""
+    """Combined effect of the faults on one request."""
 
     fault: Fault | None = None
     """The fault that hits the request. Never a fault of the kind "slow"."""
@@ -114,7 +114,7 @@ class FaultEffect(NamedTuple):
 
 
 class _Line:
-    """A fault with its own counters and random numbers."""
+    """An active fault, with its own counters and random numbers."""
 
     def __init__(self, fault: Fault, seed: str) -> None:
         self.fault = fault
@@ -123,7 +123,8 @@ class _Line:
         self._hits = 0
 
     def matches(self, op: str, queue: str, *, finds_messages: bool) -> bool:
-        """Return True if the fault counts this request."""
+        """Return True if the fault applies to this request, so that the request counts for `nth`
+        and `every`."""
         fault = self.fault
         return (
             fault.op in ("*", op)
@@ -133,7 +134,7 @@ class _Line:
         )
 
     def due(self) -> bool:
-        """Count one matching request. Return True if the fault hits the request."""
+        """Count a matching request. Return True if the fault hits the request."""
         self._matched += 1
         fault = self.fault
         if fault.nth is not None:

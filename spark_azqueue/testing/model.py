@@ -1,9 +1,9 @@
-"""A model of an account's queues: no network, no clock, no threads.
+"""A model of the queues of an account, without network, clock and threads.
 
-Callers pass the time as `now` (unix seconds). The time must not decrease from call to call. The
-rules come from the Queue Storage REST reference, pages "Put Message", "Get Messages", "Peek
-Messages", "Update Message", "Delete Message" and "Clear Messages", unless noted otherwise. Not
-thread-safe: callers that share a queue between threads must hold a lock.
+Callers pass the time as `now` (unix seconds), which must not decrease from call to call. The rules
+come from the Queue Storage REST reference, pages "Put Message", "Get Messages", "Peek Messages",
+"Update Message", "Delete Message" and "Clear Messages", unless noted otherwise. Not thread-safe:
+callers that share a queue between threads must hold a lock.
 """
 
 from __future__ import annotations
@@ -24,12 +24,13 @@ NEVER = 253_402_300_799.0
 """9999-12-31T23:59:59Z in unix seconds: the expiration time of a message that never expires."""
 
 NOT_XML = re.compile("[^\t\n\r\u0020-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
-"""Characters that XML 1.0 cannot hold, and so a message cannot hold either."""
+"""Characters that XML 1.0, and so a message, cannot contain."""
 
 _TICKS = 10_000_000
 _FROM_1601 = 11_644_473_600
 # The service's receipts are base64, and sometimes contain `+` and `/`. In the fake, every receipt
-# contains both (where the service has `AAAA`), so that code fails if it does not escape them.
+# contains both characters (where the service has `AAAA`), so that code fails if it does not escape
+# them.
 _DEQUEUED = "AgAAAAMAAAAA+/AA"
 _UPDATED = "AwAAAAMAAAAA+/AA"
 _QUEUE_NAME = re.compile(r"[a-z0-9](?:-?[a-z0-9])*")
@@ -38,7 +39,7 @@ _NOT_IN_A_HEADER = re.compile(r"[^\t -~\x80-\xff]")
 
 
 class Minter:
-    """A source of ids and receipts. With the same `seed`, the ids are the same. Not thread-safe.
+    """Makes ids and receipts. The same `seed` makes the same ids. Not thread-safe.
 
     No id or receipt is repeated. The format of the service's receipts is known from recordings
     (tests/recorded): 12 constant bytes, then the answer's `TimeNextVisible` as a Windows file time,
@@ -58,9 +59,9 @@ class Minter:
     def receipt(self, next_visible: float, *, updated: bool = False) -> str:
         """Return a new pop receipt: base64 text that contains `+`, `/` and `=`.
 
-        next_visible: unix seconds. The receipt contains the whole seconds. In place of the
-        fraction, it contains a number that does not repeat; otherwise, a frozen clock would repeat
-        receipts. A receipt has 28 characters, or 32 if `updated`.
+        next_visible: unix seconds. The receipt contains the whole seconds. In place of their
+        fraction, it contains a number that is never repeated; otherwise receipts would repeat while
+        the clock is frozen. A receipt has 28 characters, or 32 if `updated`.
         """
         self._minted = (self._minted + 1) % _TICKS
         tick = (int(next_visible) + _FROM_1601) * _TICKS + self._minted
@@ -97,8 +98,8 @@ class _Message:
     """Position in the order of insertion."""
     dequeue_count: int = 0
     version: int = 0
-    """Incremented when `visible_at` is set and when the message is removed, so that older heap
-    entries become stale.
+    """Incremented when `visible_at` is set and when the message is removed. So older heap entries
+    become stale.
     """
 
 
@@ -112,7 +113,8 @@ class ModelQueue:
     def __init__(self, minter: Minter | None = None) -> None:
         self._minter = Minter() if minter is None else minter
         self._messages: dict[str, _Message] = {}
-        # Both heaps keep stale entries until they reach the top or outnumber the live entries.
+        # Both heaps keep stale entries until the entries reach the top, or outnumber the valid
+        # entries.
         self._order: list[tuple[float, int, int, _Message]] = []
         self._expiries: list[tuple[float, int, _Message]] = []
         self._inserted = 0
@@ -155,13 +157,13 @@ class ModelQueue:
     def dequeue(
         self, *, now: float, count: int = 1, visibility: int = 30, twice: bool = False
     ) -> list[MessageView]:
-        """Lease up to `count` (1 to 32) visible messages for `visibility` (1 s to 7 d) seconds.
+        """Lease up to `count` visible messages (1 to 32) for `visibility` seconds (1 s to 7 days).
 
-        The messages are in order of the time at which they became visible, then in order of
-        insertion. Each message gets a new receipt, which invalidates the older receipt. All
-        messages of a page have the same receipt. Each message's dequeue count increases by one.
-        `twice` simulates at-least-once delivery: the messages are leased but stay visible. So the
-        next dequeue returns the same messages again, with newer receipts.
+        The messages are ordered by the time at which they became visible, then by insertion. Each
+        message gets a new receipt, and its older receipt becomes stale. All messages of a page have
+        the same receipt. The dequeue count of each message increases by one. `twice` simulates
+        at-least-once delivery: the messages are leased, but stay visible. So the next dequeue
+        returns the same messages with newer receipts.
         """
         _check_range("numofmessages", count, 1, MAX_PAGE)
         _check_range("visibilitytimeout", visibility, 1, SEVEN_DAYS)
@@ -187,9 +189,9 @@ class ModelQueue:
     def update(
         self, message_id: str, receipt: str, *, now: float, visibility: int, text: str | None = None
     ) -> MessageView:
-        """Make the message visible in `visibility` (0 to 7 d) seconds, with a new receipt.
+        """Make the message visible after `visibility` seconds (0 to 7 days), with a new receipt.
 
-        `text` replaces the body; None keeps the body. The old receipt becomes invalid. The dequeue
+        `text` replaces the body; None keeps the body. The old receipt becomes stale. The dequeue
         count does not change. Only the newest receipt is accepted, even if the lease has expired.
         """
         _check_range("visibilitytimeout", visibility, 0, SEVEN_DAYS)
@@ -233,7 +235,8 @@ class ModelQueue:
         return [_view(message, now) for message in self._messages.values()]
 
     def _take_visible(self, now: float, count: int) -> list[_Message]:
-        """Pop the first visible messages. The caller must put each message back with `_show_at`."""
+        """Remove the first visible messages from the heap. The caller must put each message back
+        with `_show_at`."""
         self._expire(now)
         page: list[_Message] = []
         while len(page) < count:
@@ -261,8 +264,8 @@ class ModelQueue:
     def _holding(self, message_id: str, receipt: str, now: float) -> _Message:
         """Return the message if `receipt` is its newest receipt.
 
-        For a stale receipt and for a missing message, the service answers 404. It answers 400 only
-        if the text cannot be a receipt.
+        For a stale receipt and for a missing message, the service answers 404. For a text that
+        cannot be a receipt, it answers 400.
         """
         self._expire(now)
         message = self._messages.get(message_id)
@@ -294,7 +297,7 @@ class ModelAccount:
         self._minter = Minter(seed)
         self._queues: dict[str, ModelQueue] = {}
         self._metadata: dict[str, dict[str, str]] = {}
-        # names of deleted queues, each with the time until which it is refused
+        # names of deleted queues, each with the time until which requests for it are refused
         self._blocked: dict[str, float] = {}
 
     def create(
@@ -302,9 +305,9 @@ class ModelAccount:
     ) -> bool:
         """Create a queue. Return False if the queue already exists with the same metadata.
 
-        now: unix seconds, to check whether the name of a deleted queue is free again. Raises
-        Refusal for an illegal name (400), a queue with other metadata (409), or a queue that is
-        being deleted (409).
+        now: unix seconds, used to check whether the name of a deleted queue may be used again.
+        Raises Refusal for an illegal name (400), a queue with other metadata (409), or a queue that
+        is being deleted (409).
         """
         check_queue_name(name)
         self._check_not_blocked(name, now)
@@ -334,8 +337,8 @@ class ModelAccount:
     def delete(self, name: str, *, now: float = float("inf"), blocked_for: float = 0.0) -> None:
         """Remove the queue and its messages.
 
-        blocked_for: seconds after `now` for which requests for this name get 409 QueueBeingDeleted.
-        On the service, these are 40 or more ("Delete Queue").
+        blocked_for: number of seconds after `now` for which requests for this name get 409
+        QueueBeingDeleted. On the service, this takes 40 seconds or more ("Delete Queue").
         """
         self.queue(name, now=now)
         del self._queues[name], self._metadata[name]

@@ -1,4 +1,4 @@
-"""Carries out REST requests on the model. A subset of the service's REST operations.
+"""Carries out REST requests on the model. Has a subset of the service's REST operations.
 
 Parameters, status codes and headers: Queue Storage REST reference, one page per operation.
 """
@@ -23,7 +23,7 @@ _NAMES_AT_MOST = 5000
 
 
 class Reply(NamedTuple):
-    """The result of a call, not yet rendered to bytes."""
+    """The result of a call, before it is rendered to bytes."""
 
     status: int
     reason: str
@@ -169,11 +169,11 @@ def _list(job: Job) -> Reply:
 
 
 _ECHOED = (("prefix", "Prefix"), ("marker", "Marker"), ("maxresults", "MaxResults"))
-"""Parameters of a request for a list that the answer repeats, in this order."""
+"""Parameters of a request for a listing. The answer repeats them in this order."""
 
 
 def _from_marker(marker: str, account: str) -> str:
-    """Return the name of the page's first queue.
+    """Return the name of the first queue of the page that this marker names.
 
     A marker is opaque to clients. The service's markers have the form `/account/name`.
     """

@@ -14,7 +14,7 @@ from . import errors
 from .wire import HttpRequest, parameters
 
 ANSWERED_AS = "2021-12-02"
-"""Version of an answer to a request that names no version."""
+"""Version of the answer to a request that names no version."""
 
 _FIRST_WITH_TOKENS = "2017-11-09"
 
@@ -48,7 +48,7 @@ class RoutedCall(NamedTuple):
     queue: str
     message_id: str
     query: dict[str, str]
-    """Decoded parameters. The values of a repeated parameter are joined with commas."""
+    """Decoded parameters by name. If a parameter is repeated, its values are joined with commas."""
 
 
 UNKNOWN = RoutedCall("unknown", "", "", {})

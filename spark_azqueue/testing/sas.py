@@ -2,10 +2,10 @@
 signed with a user delegation key.
 
 Written only from the REST reference, "Create a service SAS", "Create a user delegation SAS" and
-"Create an account SAS", because this module tests code that signs. Not supported are stored access
-policies (`si`), and versions (`sv`) before 2015-04-05, whose strings to sign differ. The service
-does not store user delegation keys. A SAS has all values from which its key can be computed again;
-in the fake, together with the account's key.
+"Create an account SAS", and not from the code that signs, because this module tests that code.
+Stored access policies (`si`), and versions (`sv`) before 2015-04-05, whose strings to sign differ,
+are not supported. The service does not store user delegation keys: it computes the key again from
+the values in a SAS. The fake computes it from these values and the account's key.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ class Grant(NamedTuple):
 
     letters: frozenset[str]
     services: str | None
-    """`ss` of an account SAS. None for a SAS for one queue."""
+    """`ss` of an account SAS; None for a SAS for one queue."""
     types: str
     """Resource types (`srt`) of an account SAS."""
     start: float
@@ -68,8 +68,8 @@ class Grant(NamedTuple):
     protocol: str
     addresses: str
     user: str
-    """The object id of the only user who may use the SAS, together with a token. Empty if any
-    caller may use the SAS.
+    """Object id of the only user who may use the SAS, together with a token of this user; "" if any
+    caller may use it.
     """
 
 
@@ -142,7 +142,7 @@ def for_account(account: str, key: bytes, *, letters: str, types: str, expiry: f
 
 
 def make_key(secret: bytes, now: float, life: float) -> DelegationKey:
-    """Return the user delegation key of a made-up user. The key is valid for `life` seconds from
+    """Return a user delegation key of an invented user. The key is valid for `life` seconds from
     `now`.
     """
     oid, tid = str(uuid.UUID(int=7)), str(uuid.UUID(int=8))
@@ -176,7 +176,7 @@ def _check_given(query: Mapping[str, str], names: Collection[str]) -> None:
 def _key_of(query: Mapping[str, str], secret: bytes, times: Mapping[str, float]) -> bytes:
     """Return the user delegation key that a SAS names. times: `skt` and `ske` in unix seconds.
 
-    Raises Refusal (403) for a key that the service would not have issued.
+    Raises Refusal (403) for a key that the service cannot have issued.
     """
     _check_given(query, _OF_THE_KEY[:6])
     if query["sv"] < _FIRST_DELEGATED:
@@ -216,8 +216,8 @@ def _texts(query: Mapping[str, str], *names: str) -> list[str]:
 
 @functools.lru_cache(maxsize=256)
 def _moment(text: str) -> float | None:
-    """Parse a time to unix seconds, in the forms of "Formatting DateTime values". Return None if
-    invalid.
+    """Parse a time to unix seconds, in the forms of "Formatting DateTime values"; None if the time
+    is invalid.
     """
     found = _TIME.fullmatch(text)
     if found is None:

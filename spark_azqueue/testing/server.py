@@ -1,4 +1,4 @@
-"""The fake service: a local HTTP server for the model, with faults, counters and a clock."""
+"""The fake service: a local HTTP server around the model, with faults, counters and a clock."""
 
 from __future__ import annotations
 
@@ -186,7 +186,7 @@ class FakeQueueService:
         return sas.delegated(key, self.account, queue, letters, expiry, user)
 
     def delegation_key(self, life: float = 7 * 24 * 3600.0) -> DelegationKey:
-        """Return a user delegation key, for the functions of Azure's SDK that take one."""
+        """Return a user delegation key, for functions of Azure's SDK that take such a key."""
         return sas.make_key(self._gate.secret, self._gate.time(), life)
 
     def token(self, life: float = 3600.0, **claims: object) -> str:
@@ -248,12 +248,12 @@ class FakeQueueService:
                 self._note_change()
 
     def messages(self, queue: str) -> list[MessageView]:
-        """Return all messages, even leased and delayed messages, in order of insertion."""
+        """Return all messages, including leased and delayed messages, in order of insertion."""
         with self._changed:
             return self._model.queue(queue).messages(now=self.clock.now())
 
     def count(self, queue: str) -> int:
-        """Count all messages, even leased and delayed messages."""
+        """Count all messages, including leased and delayed messages."""
         with self._changed:
             return self._model.queue(queue).approximate_count(now=self.clock.now())
 
@@ -316,8 +316,8 @@ class FakeQueueService:
             if value:
                 return value
             with self._changed:
-                # The timeout also applies if requests never stop, such as requests of the
-                # predicate.
+                # The timeout must apply even if requests never stop, such as requests that the
+                # predicate sends.
                 while (remaining := deadline - time.monotonic()) > 0 and self._generation == seen:
                     self._changed.wait(remaining)
                 if remaining <= 0:

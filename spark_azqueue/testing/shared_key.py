@@ -1,8 +1,8 @@
-"""Requests signed with the account's key: SharedKey and SharedKeyLite.
+"""Verifies requests that are signed with the account's key: SharedKey and SharedKeyLite.
 
-Written only from the REST reference, "Authorize with Shared Key", because this module tests code
-that signs. As in the storage emulators, the path contains the account. So the account appears twice
-in the canonicalized resource.
+Written only from the REST reference, "Authorize with Shared Key", and not from the code that signs,
+because this module tests that code. As with the storage emulators, the path contains the account.
+So the canonicalized resource contains the account twice.
 """
 
 from __future__ import annotations
@@ -46,8 +46,8 @@ def verify(request: HttpRequest, account: str, key: bytes, now: float) -> None:
     text = string_to_sign(request, account, lite=lite)
     if sign(text, key) == signature:
         return
-    # By the reference, a run of white space is replaced by one space. Azure's own clients do not
-    # replace it.
+    # The reference says that several white-space characters in a row are replaced by one space.
+    # Azure's own clients do not replace them.
     if sign(string_to_sign(request, account, lite=lite, as_sent=True), key) != signature:
         raise errors.not_authenticated(
             "The MAC signature found in the HTTP request is not the same as any computed "
@@ -83,7 +83,7 @@ def string_to_sign(
 
 @functools.lru_cache(maxsize=1024)
 def _order(name: str) -> tuple[str, str]:
-    """Return the sort key of a header in dictionary order: hyphens last, `_` before digits."""
+    """Return the key that sorts headers in dictionary order: hyphens last, `_` before digits."""
     return name.replace("-", "").replace("_", " "), name
 
 

@@ -1,4 +1,5 @@
-"""A local HTTP/1.1 server: parses requests and sends answers, one at a time on each connection."""
+"""A local HTTP/1.1 server. The server parses requests and sends answers, one at a time on each
+connection."""
 
 from __future__ import annotations
 
@@ -14,7 +15,8 @@ from typing import NamedTuple, cast
 from urllib.parse import unquote
 
 MAX_BODY = 1_048_576
-"""Maximum size of a body in bytes. A text of 64 KiB fits, however it is escaped."""
+"""Maximum size of a body in bytes. A text of 64 KiB is smaller, even if every character is
+escaped."""
 
 _MAX_HEAD = 65_536
 _DIGITS_AT_MOST = 20
@@ -30,13 +32,13 @@ class HttpRequest(NamedTuple):
     headers: list[tuple[str, str]]
     """Names in their original case."""
     fields: dict[str, str]
-    """The same headers with lower-case names.
+    """The same headers, by lower-case name.
 
     Values of a repeated header are joined with commas.
     """
     body: bytes
     too_large: bool = False
-    """True if the body is too long. Such a body is not read, and the connection ends after the
+    """True if the body is too long. Such a body is not read, and the connection is closed after the
     answer.
     """
 
@@ -62,8 +64,8 @@ def parameters(query: str) -> list[tuple[str, str]]:
 
 
 def _decoded(text: str) -> str:
-    # Most texts need no decoding. The other texts, such as those of a SAS, occur in every request,
-    # so their results are cached.
+    # Most texts need no decoding. The other texts, such as the parts of a SAS, occur in every
+    # request, so the results are cached.
     return _unquoted(text) if "%" in text or "+" in text else text
 
 
@@ -121,7 +123,7 @@ class HttpConnection(asyncio.Protocol):
         self._connections.add(self)
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """Remove this connection from the open connections, and drop a delayed answer."""
+        """Remove this connection from the open connections. A delayed answer is not sent."""
         self._connections.discard(self)
         if self._held is not None:
             self._held.cancel()
@@ -257,9 +259,9 @@ class HttpServer:
             return
         started.set_result(server.sockets[0].getsockname()[1])
         await self._stopping.wait()
-        # A new connection is set up by its own task. If the server is closed before the task runs,
-        # the task fails and leaks the socket. So first stop accepting connections, then abort the
-        # accepted connections, and close the server last.
+        # A task sets up each new connection. If the server is closed before the task runs, the task
+        # fails and leaks the socket. So first stop accepting connections, then abort the accepted
+        # connections, and close the server last.
         for listener in server.sockets:
             self._loop.remove_reader(listener)
         for _ in range(10):  # an aborted connection is closed in the next round of the event loop
@@ -273,7 +275,7 @@ class HttpServer:
 
 
 class _Unreadable(Exception):  # noqa: N818 - not a failure, the answer to one
-    """Raised for bytes that are not a request. The connection ends after the answer."""
+    """Raised for bytes that are not a request. The connection is closed after the answer."""
 
     def __init__(self, status: int, reason: str) -> None:
         super().__init__(reason)

@@ -1,3 +1,1 @@
-"""`python -m spark_azqueue certify`: test an account against this package's assumptions about the
-service.
-"""
+"""`python -m spark_azqueue certify`: tests whether an account behaves as this package assumes."""

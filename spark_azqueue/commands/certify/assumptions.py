@@ -1,7 +1,7 @@
 """Assumptions of this package about the service, in one table.
 
-docs/service.md is generated from this table. Values only. `certify` tests the assumptions. The
-tests are in `checks.py`, under the same keys.
+docs/service.md is generated from this table. `certify` tests the assumptions; the tests are in
+`checks.py`, by the same keys. This module has only values.
 """
 
 from __future__ import annotations
@@ -28,13 +28,10 @@ RECORDED = "recorded"
 
 @dataclass(frozen=True)
 class Assumption:
-    """One assumption. key: name of the assumption in reports. The name never changes between
-    releases.
-
-    says: text of the assumption. where: the code that relies on the assumption. evidence: a
-    recording, documentation, an issue of an SDK, or "none". azurite: the known deviation of
-    Azurite, or "" if there is none. untried: reason why `certify` cannot test the assumption, or ""
-    if it can.
+    """An assumption. key: name of the assumption in reports, which never changes between releases.
+    says: the assumption as text. where: code that relies on the assumption. evidence: a recording,
+    documentation, an issue of an SDK, or "none". azurite: the known deviation of Azurite, or "" if
+    there is none. untried: reason why `certify` cannot test the assumption, or "" if it can.
     """
 
     area: Area

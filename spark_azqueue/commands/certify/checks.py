@@ -1,8 +1,9 @@
-"""Tests of the assumptions, one function each. If an assumption does not hold, its function raises
-Mismatch; if it cannot be tested, NotTried.
+"""Tests of the assumptions. Each assumption has a function, which raises Mismatch if the assumption
+does not hold, and NotTried if it cannot be tested.
 
-A test is about its own assumption only. Any other failure raises NotTried. Tests of credentials use
-credentials that the service must refuse. Tests of blobs use their own container.
+A test is only about its own assumption; for any other failure, it raises NotTried. Tests of
+credentials use credentials that the service must refuse. Tests of blobs use the sandbox's own
+container.
 """
 
 from __future__ import annotations
@@ -352,7 +353,7 @@ def _dequeue_status(box: Sandbox, ref: QueueRef, client: QueueClient) -> str:
 def _with_sas(
     box: Sandbox, queue: str, *, letters: str = "raup", life: datetime.timedelta = _HOUR
 ) -> QueueClient:
-    """Return a client with a SAS of its own, which is made from the account key.
+    """Return a client with a new SAS, which is signed with the account key.
 
     Raises NotTried without a key.
     """

@@ -1,4 +1,4 @@
-"""`python -m spark_azqueue certify`: test the assumptions of this package on an account.
+"""`python -m spark_azqueue certify`: tests the assumptions of this package on an account.
 
     python -m spark_azqueue certify --options-file conf/source.options
     python -m spark_azqueue certify --report certified        (certified.md and certified.json)
@@ -58,7 +58,7 @@ def main(arguments: Sequence[str]) -> int:
         f" {LOAD_REQUESTS:,} requests",
     )
     given = parser.given(arguments)
-    # A shell that starts the command in the background makes it ignore both signals.
+    # If a shell starts the command in the background, the command ignores both signals by default.
     for number in _INTERRUPTIONS:
         signal.signal(number, signal.default_int_handler)
     try:
@@ -82,7 +82,8 @@ def _undisturbed() -> Iterator[None]:
 
 
 def accounts(options: Mapping[str, Any]) -> tuple[Account, Account | None]:
-    """Return the account of the queues, and the account of the blobs if the options name one.
+    """Return the account of the queues, and the account of the blobs (None if the options name
+    none).
 
     options: parsed options by name. Raises InvalidOption.
     """
@@ -102,8 +103,8 @@ def run(
     with_load: bool = False,
     wait: Callable[[float], object] = time.sleep,
 ) -> int:
-    """Test all assumptions, print the results, and return the exit status. wait: function that
-    sleeps for a number of seconds.
+    """Test all assumptions, print the results, and return the exit status. wait: sleeps for a
+    number of seconds.
     """
     price = f"about {USUAL_REQUESTS} requests, {MOST_REQUESTS:,} at most, in {WITHIN_S:.0f} s"
     if with_load:

@@ -1,4 +1,4 @@
-"""Measurements of an account: duration of answers, clock, version, and limits."""
+"""Measures an account: the duration of answers, the clock, the version, and limits."""
 
 from __future__ import annotations
 
@@ -29,15 +29,15 @@ _AT_ONCE = 64
 
 @dataclass(frozen=True)
 class Measure:
-    """One measurement: its name and value as text."""
+    """A measurement: its name, and its value as text."""
 
     name: str
     value: str
 
 
 def introduction(box: Sandbox) -> list[Measure]:
-    """Return facts about the service: the name, version and clock in its answers, and whether it
-    accepts account keys.
+    """Return the name, version and clock in the service's answers, and whether the account accepts
+    account keys.
 
     Raises ServiceError or NotTried if no queue can be created or read.
     """
@@ -48,7 +48,7 @@ def introduction(box: Sandbox) -> list[Measure]:
         answer = box.answer(Peek(ref, 1))
         at = fields.moment(answer.headers.get("date", ""))
         if at is not None:
-            # The header Date has whole seconds only, so it is half a second behind on average.
+            # The header Date has only whole seconds, so it is half a second behind on average.
             offsets.append(at + 0.5 - (before + time.time()) / 2)
     clock = f"{statistics.median(offsets):+.1f} s (to half a second)" if offsets else "not reported"
     version = answer.headers.get("x-ms-version", "not reported")
@@ -62,7 +62,7 @@ def introduction(box: Sandbox) -> list[Measure]:
 
 
 def latencies(box: Sandbox) -> list[Measure]:
-    """Measure the duration of each operation from this machine, on one kept connection."""
+    """Measure the duration of each operation from this machine, on one connection."""
     ref = box.queue()
     for _ in range(ROUNDS):
         lease = box.put(ref)
@@ -119,8 +119,8 @@ def load(box: Sandbox) -> list[Measure]:
 
 
 def _made_up_key(box: Sandbox, ref: QueueRef) -> str:
-    """Return the service's answer to a made-up key. The answer may say that the account accepts no
-    keys.
+    """Return the service's answer to an invented account key. The answer shows whether the account
+    accepts no keys at all.
     """
     account, key = box.account, base64.b64encode(bytes(64)).decode("ascii")
     expiry = datetime.datetime.now(datetime.timezone.utc) + datetime.timedelta(hours=1)

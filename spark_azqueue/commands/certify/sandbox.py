@@ -1,7 +1,7 @@
-"""Queues and a container for the tests, with limits on requests and time.
+"""Creates queues and a container for the tests, and limits the requests and the time of the tests.
 
-At the end, the sandbox removes these queues and this container, and nothing else. Each test gets
-new queues, so that tests do not affect each other.
+At its end, the sandbox removes the queues and the container that it created, and nothing else. Each
+test gets new queues, so that tests do not affect each other.
 """
 
 from __future__ import annotations
@@ -35,16 +35,17 @@ _LOOK_EVERY_S = 0.25
 
 
 class Mismatch(Exception):  # noqa: N818 (a result, not a failure)
-    """The account behaves differently from the assumption. The text describes the difference."""
+    """Raised if the account behaves differently from the assumption. The text describes the
+    difference."""
 
 
 class NotTried(Exception):  # noqa: N818
-    """The assumption could not be tested. The text is the reason."""
+    """Raised if an assumption cannot be tested. The text is the reason."""
 
 
 @dataclass(frozen=True, slots=True)
 class Raw(Call[Answer]):
-    """A call with a fixed request, whose result is the unparsed answer."""
+    """A call with a given request. Its result is the unparsed answer."""
 
     queue: QueueRef
     asked: Request
@@ -62,9 +63,9 @@ class Raw(Call[Answer]):
 class Sandbox:
     """The account under test. Close the sandbox to remove what it created.
 
-    blobs: the account for the container, or None for no tests of blobs. wait: function that sleeps
-    for a number of seconds. requests: number of requests sent so far. seconds: durations of the
-    requests of each operation. server: the service's name in its answers.
+    blobs: account for the container; None if blobs are not tested. wait: sleeps for a number of
+    seconds. requests: number of requests sent so far. seconds: durations of the requests, by
+    operation. server: the service's name in its answers.
     """
 
     def __init__(
@@ -84,7 +85,7 @@ class Sandbox:
         self.client = QueueClient(account)
         self._name = f"{PREFIX}{uuid.uuid4().hex[:8]}"
         self._mark = {"certify": uuid.uuid4().hex}  # metadata of all queues of the sandbox
-        # By name of a queue: True if this sandbox certainly created the queue
+        # by queue name: True if this sandbox certainly created the queue
         self._queues: dict[str, bool] = {}
         # None if it is unknown whether the container was created
         self._container_made: bool | None = False
@@ -102,7 +103,7 @@ class Sandbox:
         """
         ref = self.unmade()
         self.count()
-        # recorded before the request, because the queue may be created although the answer is lost
+        # record the queue before the request, because it may be created although the answer is lost
         self._queues[ref.name] = False
         try:
             with self._timed("create a queue"):
@@ -121,14 +122,12 @@ class Sandbox:
         create_queue(self.account, ref.name, metadata=self._mark)
 
     def _is_ours(self, name: str) -> bool:
-        """Return False if this sandbox did not create the queue with this name. Raises
-        ServiceError.
-        """
+        """Return False if another program created the queue with this name. Raises ServiceError."""
         self.requests += 1
         return read_metadata(self.account, name) == self._mark
 
     def unmade(self) -> QueueRef:
-        """Return a queue name that was never used."""
+        """Return an unused queue name."""
         return QueueRef(self.account.name, f"{self._name}-{uuid.uuid4().hex[:6]}")
 
     def remove(self, ref: QueueRef) -> None:
@@ -146,7 +145,7 @@ class Sandbox:
         self.requests += requests
 
     def do(self, call: Call[T], client: QueueClient | None = None) -> T:
-        """Make one call. Tries up to three times if the service is busy. Raises ServiceError."""
+        """Make a call, up to three times if the service is busy. Raises ServiceError."""
         for pause_s in (0.5, 1.0, None):
             self.count()
             try:
@@ -159,14 +158,14 @@ class Sandbox:
         raise AssertionError("the last attempt returns or raises")
 
     def answer(self, call: Call[Any], client: QueueClient | None = None) -> Answer:
-        """Return the answer to the request of this call. Raises ServiceError for a refusal."""
+        """Make a call, and return its unparsed answer. Raises ServiceError for a refusal."""
         answer = self.do(Raw(call.queue, call.request(time.time())), client)
         self.server = self.server or answer.headers.get("server", "")
         return answer
 
     def status_of(self, call: Call[Any], client: QueueClient | None = None) -> str:
-        """Return the status, and the code if there is one, of the answer to this call: "204", or
-        "404 MessageNotFound".
+        """Make a call. Return the status of the answer with its error code, if any: "204", or "404
+        MessageNotFound".
 
         Raises NotTried if a permission is missing or the service does not answer.
         """
@@ -202,8 +201,8 @@ class Sandbox:
         return lease
 
     def take(self, ref: QueueRef, visibility_s: int = 60) -> Received:
-        """Dequeue the only visible message. Raises NotTried if not exactly one message is
-        visible.
+        """Dequeue the only visible message. Raises NotTried if no message, or more than one
+        message, is visible.
         """
         received = self.do(Dequeue(ref, 32, visibility_s)).received
         if len(received) != 1:
@@ -217,7 +216,7 @@ class Sandbox:
         return self.take(ref, visibility_s)
 
     def visible(self, ref: QueueRef) -> bool:
-        """True if a peek sees a message."""
+        """Return True if a peek returns a message."""
         return bool(self.do(Peek(ref, 1)).messages)
 
     def until_visible(self, ref: QueueRef) -> None:
@@ -236,7 +235,7 @@ class Sandbox:
         folder = BlobFolder(self.blobs, self._name, uuid.uuid4().hex[:8])
         if not self._container_made:
             self.count()
-            self._container_made = None  # recorded before the request, as for queues
+            self._container_made = None  # record the container before the request, as for queues
             try:
                 self._container_made = folder.container.create()
             except AccessDenied as error:
@@ -249,8 +248,8 @@ class Sandbox:
         return folder
 
     def close(self) -> list[str]:
-        """Remove the created queues and the container. Returns those that could not be removed,
-        with the reason.
+        """Remove the queues and the container that this sandbox created. Returns what could not be
+        removed, with the reason.
         """
         left = []
         for name, is_ours in self._queues.items():
@@ -296,7 +295,7 @@ def status_and_code(error: ServiceError) -> str:
 
 
 def missing(error: AccessDenied) -> str:
-    """Return the missing permission, as the error describes it."""
+    """Return the missing permission in the error's words."""
     _, _, needs = error.sentence.partition("this needs ")
     return (
         f"needs {needs.removesuffix(': add that.')}" if needs else f"HTTP {status_and_code(error)}"

@@ -1,5 +1,4 @@
-"""Runs the tests of all assumptions. Writes the results as printed lines, and as Markdown and JSON
-for an issue.
+"""Tests all assumptions. Prints the results, and writes them as Markdown and JSON for an issue.
 
 No report contains a secret, the account's name, an address, or the id of a message.
 """
@@ -49,7 +48,7 @@ _HOST = re.compile(
 
 @dataclass(frozen=True)
 class Trial:
-    """An assumption and its result. detail: the account's different behavior, or the reason why the
+    """An assumption and its result. detail: how the account behaves differently, or why the
     assumption was not tested.
     """
 
@@ -59,7 +58,7 @@ class Trial:
 
 
 def rows(box: Sandbox, assumptions: Iterable[Assumption] = ASSUMPTIONS) -> Iterator[Trial]:
-    """Test the assumptions one after the other. An answer of the account never raises an error."""
+    """Test the assumptions one after the other. No answer of the account ends the tests."""
     for each in assumptions:
         yield _row(box, each)
 
@@ -97,7 +96,7 @@ class Results:
 
     @property
     def differ(self) -> int:
-        """Number of assumptions that differ. Known deviations are not counted."""
+        """Number of assumptions that do not hold, except known deviations of Azurite."""
         return sum(row.outcome is TrialOutcome.DIFFERS for row in self.rows)
 
     @property
@@ -111,7 +110,7 @@ class Results:
 
 
 def line(row: Trial) -> str:
-    """Return a result as a printed line."""
+    """Return a result as a line to print."""
     text = f"{_MARKS[row.outcome]}  {row.assumption.key}"
     text += f": {escaped(row.detail)}" if row.detail else ""
     if row.outcome is TrialOutcome.DIFFERS:
@@ -120,8 +119,8 @@ def line(row: Trial) -> str:
 
 
 def write(results: Results, file: Path, account: str) -> tuple[Path, Path]:
-    """Write file.md and file.json, and return the paths. account: account name, which is removed
-    from the files.
+    """Write file.md and file.json, and return their paths. account: account name, which is removed
+    from the texts.
 
     Raises OSError.
     """
@@ -163,7 +162,7 @@ def markdown(results: Results) -> str:
 
 
 def as_json(results: Results) -> str:
-    """Return the report for programs."""
+    """Return the report as JSON."""
     return json.dumps(
         {
             "package": f"spark-azqueue {__version__}",

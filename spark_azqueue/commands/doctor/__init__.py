@@ -1,1 +1,1 @@
-"""`python -m spark_azqueue`: check the installation and the queues."""
+"""`python -m spark_azqueue`: checks the installation and the queues."""

@@ -1,4 +1,5 @@
-"""`python -m spark_azqueue check`, the doctor: checks the installation and, if asked, a queue.
+"""`python -m spark_azqueue check`, the doctor: checks the installation and, if a queue is named,
+the queue.
 
     python -m spark_azqueue
     python -m spark_azqueue orders --option messageEncoding=base64
@@ -32,18 +33,16 @@ from .statements import of_defaults, of_server
 
 _MOST_CHARACTERS = 1_000_000
 _MARKS = {True: "ok ", None: "-  ", False: "BAD"}
-# A text before "=" that is not a name may be part of a secret, so it is not printed.
+# If the text before "=" is no name, it may be part of a secret. So it is not printed.
 _NAME = re.compile(r"[A-Za-z]+(\.[A-Za-z]+)?\Z")
 _REPEATED = re.compile(
     r"(invalid choice|ignored explicit argument|ambiguous option):? .*?( \(choose from .*)?\Z", re.S
 )
-"""Patterns for messages in which `argparse` repeats an argument. The argument may be a misplaced
-secret.
-"""
+"""Pattern for messages in which `argparse` repeats an argument, which may be a misplaced secret."""
 
 
 class Parser(argparse.ArgumentParser):
-    """Argument parser of every command. Names of arguments cannot be abbreviated, and errors do not
+    """Argument parser of all commands. Names of arguments cannot be abbreviated, and errors do not
     show values.
     """
 
@@ -53,7 +52,7 @@ class Parser(argparse.ArgumentParser):
         self.command = command
 
     def given(self, arguments: Sequence[str]) -> argparse.Namespace:
-        """Return the parsed arguments. Ends the process with status 2 if they are malformed."""
+        """Parse the arguments. If they are malformed, the process exits with status 2."""
         found, more = self.parse_known_args(arguments)
         if more:
             self.error(
@@ -63,7 +62,7 @@ class Parser(argparse.ArgumentParser):
         return found
 
     def error(self, message: str) -> NoReturn:
-        """Print the usage and this message; end the process with status 2."""
+        """Print the usage and this message, then exit with status 2."""
         super().error(_REPEATED.sub(r"\1 (not shown)\2", message))
 
 
@@ -135,7 +134,8 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 
 
 def options_of(parser: argparse.ArgumentParser, given: argparse.Namespace) -> dict[str, str]:
-    """Return the options in --options-file and --option. Ends the process if they are malformed."""
+    """Return the options in --options-file and --option. If they are malformed, the process
+    exits."""
     try:
         options = options_in(given.options_file) if given.options_file else {}
         options.update(map(_pair, given.option))
@@ -149,7 +149,7 @@ def options_of(parser: argparse.ArgumentParser, given: argparse.Namespace) -> di
 def taken_options(
     parser: Parser, given: argparse.Namespace, *, of_log: bool = False
 ) -> ParsedOptions:
-    """Return the options that the command uses. Prints the names of options without effect.
+    """Return the options that the command uses. Prints the names of options that have no effect.
 
     of_log: True if the command reads a write-ahead log. Raises InvalidOption.
     """
@@ -162,7 +162,8 @@ def taken_options(
 
 def _examine(options: dict[str, str], side: Side) -> Iterator[Finding]:
     try:
-        # Imported here, because the modules need libraries, and a missing library is a finding.
+        # Imported here, because these modules need libraries, and the doctor reports missing
+        # libraries.
         from .profile import compare_with_profile
         from .queue_checks import examine
     except ImportError as error:

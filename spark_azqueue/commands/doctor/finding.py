@@ -1,4 +1,4 @@
-"""Findings of the doctor, and functions for texts that the doctor and the commands print."""
+"""Findings of the doctor, and functions for printing that the doctor and the commands share."""
 
 from __future__ import annotations
 
@@ -14,8 +14,7 @@ from spark_azqueue.service.redaction import escaped, hide_secrets
 
 @dataclass(frozen=True)
 class Finding:
-    """The result of one check. `good`: True or False, or None for information only. `advice`: the
-    remedy.
+    """The result of one check. `good`: True, False, or None for information. `advice`: the remedy.
 
     Raises ValueError for a bad result without advice.
     """
@@ -40,7 +39,7 @@ def say(text: str, *, is_error: bool = False) -> None:
 
 
 def advice_on(error: AzQueueError) -> str:
-    """Return two lines: the error, and its remedy."""
+    """Return a text of two lines: the error, and its remedy."""
     return f"{error}\nWhat to do: {explain(error).remedy}"
 
 

@@ -1,4 +1,4 @@
-"""`python -m spark_azqueue finish <log>`: show, publish or delete the prepared messages of a
+"""`python -m spark_azqueue finish <log>`: shows, publishes or deletes the prepared messages of a
 transaction log.
 
     python -m spark_azqueue finish file:/data/answers --options-file sink.options
@@ -35,7 +35,7 @@ from .finding import advice_on, say
 def main(arguments: Sequence[str]) -> int:
     """Run the command line after the word `finish`; return the exit status.
 
-    Raises AzQueueError. If the options are wrong, the log and its messages stay unchanged.
+    Raises AzQueueError. If the options are wrong, nothing is changed.
     """
     parser = Parser(
         "finish",
@@ -79,8 +79,8 @@ def main(arguments: Sequence[str]) -> int:
 
 def _run(config: SinkConfig, queues: Collection[str], discards: bool, executes: bool) -> int:
     assert config.transaction
-    # The log may name any queue. So its queues are compared with the given queues before a request
-    # is sent.
+    # The log may name any queue. So its queues are compared with the queues in the options before a
+    # request is sent.
     with (
         closing(TransactionLog.of(config.transaction, config.account)) as log,
         closing(QueueClient(config.account)) as client,
@@ -93,7 +93,7 @@ def _run(config: SinkConfig, queues: Collection[str], discards: bool, executes: 
 
 @dataclass(frozen=True)
 class _Run:
-    """One run over the records of a log."""
+    """One run of the command over the records of a log."""
 
     config: SinkConfig
     log: TransactionLog
@@ -122,8 +122,8 @@ class _Run:
         return 1 if left else 0
 
     def _one(self, each: FoundTransaction) -> tuple[bool, str]:
-        """Return whether messages of a record are left, and a text about the actions. Raises
-        AzQueueError.
+        """Show, publish or delete the messages of a record. Return True if messages are left, and a
+        text about what was done. Raises AzQueueError.
         """
         head = each.record.head
         names = self.log.queues(each.record, each.done)

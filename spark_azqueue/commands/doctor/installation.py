@@ -1,4 +1,4 @@
-"""Checks of the installation: Python, Spark, Java, libraries, and whether Spark finds this package.
+"""Checks the installation: Python, Spark, Java, libraries, and whether Spark finds this package.
 
 The checks start no program except `java -version` and the Python of Spark's workers.
 """
@@ -37,7 +37,7 @@ log = logging.getLogger(__name__)
 
 
 def surroundings() -> Iterator[Finding]:
-    """Run all checks that need no queue. Never raises."""
+    """Yield the findings of all checks that need no queue. Never raises."""
     yield Finding(True, f"{_PACKAGE} {__version__}")
     yield Finding(True, f"Python {platform.python_version()} ({sys.executable})")
     platforms = list(hosted())
@@ -55,7 +55,7 @@ def surroundings() -> Iterator[Finding]:
 
 
 def hosted() -> Iterator[Finding]:
-    """Yield the name and the docs page of the platform, if it is known."""
+    """Yield a finding with the name of the platform and its docs page, if the platform is known."""
     if runtime := os.environ.get("DATABRICKS_RUNTIME_VERSION"):
         text = f"Databricks Runtime {shown(runtime, 40)}"
         yield Finding(None, text, _ON_A_PLATFORM.format(page="docs/databricks.md"))
@@ -76,17 +76,18 @@ _CHOSEN = (
 
 
 def _is_there(module: str) -> bool:
-    """Return whether this Python has a module. Does not import the module."""
+    """Return True if this Python has a module. Does not import the module."""
     try:
         return importlib.util.find_spec(module) is not None
-    except ValueError:  # the module is already imported, and its origin is unknown
+    except ValueError:  # the module is already imported, but its origin is unknown
         return True
 
 
 def policy() -> Iterator[Finding]:
     """Yield findings about the administrator's policies.
 
-    Processes that Spark starts may have different environment variables.
+    These policies apply to this process; processes that Spark starts may have other environment
+    variables.
     """
     try:
         found = policies(os.environ)
@@ -100,7 +101,7 @@ def policy() -> Iterator[Finding]:
 
 
 def spark() -> Finding:
-    """Check the version of this Python's Spark."""
+    """Check the version of the Spark that this Python imports."""
     for package in ("pyspark", "pyspark-client"):
         version = _version(package)
         if version:
@@ -141,16 +142,16 @@ print(json.dumps({**found, "ours": ours, "missing": missing}))
 def warn_of_another_python() -> None:
     """Log a warning if the Python that Spark starts does not have the format "azqueue".
 
-    Called on a driver if `interpreter.is_in_doubt` is true. Logs nothing if a platform chooses the
-    Python.
+    Called on a driver if `interpreter.is_in_doubt` returns True. Logs nothing if a platform chooses
+    the Python.
     """
     if _has_workers() and not any(hosted()) and (found := workers()).good is False:
         log.warning("%s; %s", found.text, found.advice)
 
 
 def _has_workers() -> bool:
-    """Return whether Spark starts Python workers on this machine, and not on the machine of a
-    Connect server.
+    """Return True if Spark starts Python workers on this machine, not on the machine of a Connect
+    server.
     """
     return bool(_version("pyspark")) or not _version("pyspark-client")
 
@@ -189,7 +190,7 @@ def workers() -> Finding:
 
 
 def _look_into(python: str) -> dict[str, Any] | None:
-    """Run this Python. Return its report about itself, or None if it does not run."""
+    """Run this Python. Return its report about itself; None if it cannot be run."""
     try:
         said = subprocess.run(  # noqa: S603 (the Python that Spark itself would start)
             [python, "-c", _LOOK], capture_output=True, text=True, timeout=_AT_MOST_S, check=True
@@ -201,8 +202,8 @@ def _look_into(python: str) -> dict[str, Any] | None:
 
 
 def java() -> Finding:
-    """Check the Java that a local Spark would start. JAVA_HOME names it; otherwise Spark uses the
-    first Java on the path.
+    """Check the Java that a local Spark would start: the Java in JAVA_HOME or, if it is not set,
+    the first Java on the path.
     """
     advice = f"get Java {OLDEST_JAVA} or newer (https://adoptium.net), or set JAVA_HOME"
     home = os.environ.get("JAVA_HOME")
@@ -240,7 +241,7 @@ _EXTRAS = {
     "prometheus": "spark_azqueue.metrics.prometheus",
     "opentelemetry": "spark_azqueue.metrics.opentelemetry",
 }
-"""The extras that users can install, and the modules that need each extra."""
+"""The extras that users can install, each with the module that needs it."""
 
 
 def extras() -> Finding:
@@ -280,7 +281,8 @@ def _name_in(requirement: str) -> str:
 
 
 def discovery() -> Finding:
-    """Check whether Spark's search for `pyspark_*` modules finds `format("azqueue")`."""
+    """Check whether Spark finds `format("azqueue")` when it searches for modules named
+    `pyspark_*`."""
     text = 'format("azqueue")'
     for module in pkgutil.iter_modules():
         if not module.name.startswith("pyspark_"):
@@ -313,7 +315,7 @@ def _version(package: str) -> str | None:
 
 
 def _imported_version(module: str) -> str | None:
-    """Return the version of a module that is on the path but not installed (SPARK_HOME,
+    """Return the version of a module that is on the path, but was not installed by pip (SPARK_HOME,
     Databricks).
     """
     try:

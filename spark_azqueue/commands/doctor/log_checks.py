@@ -1,9 +1,9 @@
-"""Checks of a write-ahead log: whether it can be used, belongs to this query, is complete, and is
+"""Checks a write-ahead log: whether it can be used, belongs to this query, is complete, and is
 safe.
 
-The checks never claim the log, so a running query continues. The checks write one object beside the
-segments, and remove this object. If a query writes to the log during the checks, the findings may
-be outdated.
+The checks never claim the log, so they do not stop a running query. The checks write one object
+into the log's folder, and remove it. If a query writes to the log during the checks, the findings
+may be outdated.
 """
 
 from __future__ import annotations
@@ -29,14 +29,13 @@ from .plan_checks import of_its_queues, plan_findings
 _MANY_UNCOMMITTED = 3
 
 _PROBE_BYTES = 64 * 2**10
-"""Size of a test object in bytes, large enough that a full disk refuses it."""
+"""Size of the test object in bytes, so large that a full disk refuses the object."""
 
 
 def examine_log(
     config: SourceConfig, settings: LogConfig, store: LogStore | None = None
 ) -> Iterator[Finding]:
-    """Check the log of these options. store: store of the log, if it is not the store in the
-    options.
+    """Check the log of these options. store: replaces the store that the options name.
 
     Never raises: an error becomes a finding.
     """
@@ -65,7 +64,7 @@ def examine_log(
 
 
 def _disk(subject: str, folder: str, most: int) -> Finding:
-    """Check that the folder exists or can be created, and that the disk has room for a batch."""
+    """Check that the folder exists or can be created, and that its disk has room for a batch."""
     there = folder
     for _ in range(2):  # the first start creates at most two folders
         if not os.path.lexists(there):
@@ -94,11 +93,11 @@ def _disk(subject: str, folder: str, most: int) -> Finding:
 def _writing(subject: str, store: LogStore, settings: LogConfig) -> Iterator[Finding]:
     """Create, read and delete an object.
 
-    The object is in the folder of claims, but its name is not the name of a claim.
+    The object is among the claims, but its name is not the name of a claim.
     """
     place = settings.place
     if place.container is None and not os.path.isdir(os.path.join(place.folder, CLAIMS)):
-        # `open` has created and linked a file
+        # `open` has already created and linked a file
         yield Finding(True, f"{subject}: files can be made there")
         return
     probe, data = f"{CLAIMS}/doctor-{uuid.uuid4().hex}", os.urandom(_PROBE_BYTES)
@@ -151,8 +150,8 @@ def _kept_longer(subject: str, found: Protection) -> Iterator[Finding]:
 def _contents(
     subject: str, store: LogStore, config: SourceConfig, settings: LogConfig
 ) -> Iterator[Finding]:
-    """Yield findings about the owner and the contents of the log. subject: text with which each
-    finding begins.
+    """Yield findings about which query owns the log, and about its contents. subject: text with
+    which each finding begins.
 
     Raises AzQueueError.
     """
@@ -183,8 +182,8 @@ def _contents(
 
 
 def _tiers(subject: str, listed: Sequence[Stored]) -> Iterator[Finding]:
-    """Check for access tiers. The connector sets no tiers, so a lifecycle rule must have set
-    them.
+    """Check for objects with an access tier. The connector sets no tiers, so a lifecycle rule has
+    set them.
     """
     tiers = sorted({each.tier for each in listed if each.tier})
     if tiers:

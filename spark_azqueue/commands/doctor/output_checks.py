@@ -1,8 +1,8 @@
-"""Comparison of a checkpoint with its query's output, to find batches that would be skipped.
+"""Compares a checkpoint with the output of its query, to find batches that the output would skip.
 
 Spark's file sink and Delta skip a batch if they already have a batch with this number. So with a
-new, restored or foreign checkpoint, rows may be lost although their messages are deleted. The check
-reads folders of this machine, and writes nothing.
+new checkpoint, a restored checkpoint, or the checkpoint of another query, rows may be lost,
+although their messages are deleted. The check reads folders of this machine, and writes nothing.
 """
 
 from __future__ import annotations
@@ -27,8 +27,8 @@ DELTA_BYTES_AT_MOST = 256 * 2**20
 """Maximum number of bytes that are read from a table's log. The newest commits are read first."""
 
 APPS_AT_MOST = 1000
-"""Maximum number of a table's applications that are kept, in addition to the requested
-application.
+"""Maximum number of a table's applications that are kept in memory, besides the application that is
+searched for.
 """
 
 METADATA_AT_MOST = 4096
@@ -47,7 +47,7 @@ _FILES, _DELTA = "_spark_metadata", "_delta_log"
 
 
 class _NotRead(Exception):  # noqa: N818
-    """A folder was not read. The text is the reason, and the advice is the remedy."""
+    """Raised if a folder cannot be read. The text is the reason, and the advice is the remedy."""
 
     def __init__(self, text: str, advice: str) -> None:
         super().__init__(text)
@@ -56,10 +56,10 @@ class _NotRead(Exception):  # noqa: N818
 
 @dataclass(frozen=True)
 class Checkpoint:
-    """State of a checkpoint: the newest planned batch, the newest committed batch (-1 if there is
-    none), and the query.
+    """State of a checkpoint: numbers of the newest planned and the newest committed batch (-1 if
+    there is none), and the query.
 
-    query: id of the query, or "" if the checkpoint has no id, like a new checkpoint.
+    query: id of the query; "" if the checkpoint has no id, for example because it is new.
     """
 
     planned: int = -1
@@ -69,10 +69,10 @@ class Checkpoint:
 
 @dataclass
 class Versions:
-    """The newest version of each application, by the `txn` actions of a Delta table.
+    """The newest version of each application, from the `txn` actions in the log of a Delta table.
 
-    is_whole: True if the log was read back to its beginning, so that an application that is missing
-    here has no version.
+    is_whole: True if the whole log was read, so that an application that is missing here is not in
+    the log.
     """
 
     newest: dict[str, int] = field(default_factory=dict)
@@ -82,8 +82,8 @@ class Versions:
 def compare(checkpoint: str, output: str, app: str | None = None) -> Iterator[Finding]:
     """Compare the folders of a checkpoint and of an output. Never raises.
 
-    app: the `txnAppId` with which the query writes to Delta tables in `foreachBatch`, or "" if it
-    has none.
+    app: the `txnAppId` with which the query writes to Delta tables in `foreachBatch`; "" if it uses
+    none.
     """
     try:
         known = read_checkpoint(_folder("checkpoint", checkpoint))
@@ -108,8 +108,8 @@ def compare(checkpoint: str, output: str, app: str | None = None) -> Iterator[Fi
 
 
 def of_file_sink(output: str, known: Checkpoint, newest: int) -> Finding:
-    """Return a finding about the batches that Spark's file sink would skip. newest: the sink's
-    newest batch, or -1 if there is none.
+    """Return a finding about the batches that Spark's file sink would skip. newest: newest batch in
+    the output; -1 if there is none.
     """
     if newest > known.planned:
         return _skipping(f"output {output}", known, newest)
@@ -157,7 +157,7 @@ def _of_others(subject: str, known: Checkpoint, versions: Versions) -> Iterator[
 
 
 def of_none(output: str, known: Checkpoint, why: str) -> Finding:
-    """Return the finding for an output without a record of its batches."""
+    """Return the finding for an output that does not record its batches."""
     newest = f"the newest batch of the checkpoint is {known.planned}"
     text = f"output {output} {why}; {newest if known.planned >= 0 else 'the checkpoint is new'}"
     return Finding(None, text, "Is it this query's output? If so, its sink skips no batch")
@@ -188,7 +188,7 @@ def _cut(name: str) -> str:
 
 
 def _folder(role: str, given: str) -> Path:
-    """Return a folder of this machine. Raises _NotRead for a remote folder."""
+    """Return a folder of this machine. Raises _NotRead for a folder elsewhere."""
     text = given.removeprefix("file://").removeprefix("file:")
     if text == given and _REMOTE.match(given):
         advice = (
@@ -234,7 +234,8 @@ def query_in(metadata: bytes) -> str:
 
 
 def batches_in(names: Iterable[str]) -> list[int]:
-    """Return the batch numbers among the file names in one of Spark's logs, in ascending order."""
+    """Return the numbers of the batches in one of Spark's logs, ascending. names: file names in the
+    log."""
     found = {int(match[1]) for name in names if (match := _OF_BATCH.fullmatch(name))}
     return sorted(number for number in found if number <= _NUMBER_AT_MOST)
 
@@ -257,8 +258,8 @@ def _names(folder: Path) -> Iterator[str]:
 
 
 def read_versions(log: Path, wanted: str) -> Versions:
-    """Read a table's log, newest commits first, until the application `wanted` is found. Raises
-    OSError.
+    """Read the log of a table, newest commits first, until the application `wanted` is found.
+    Raises OSError.
     """
     numbers = [int(match[1]) for name in _names(log) if (match := _OF_DELTA.fullmatch(name))]
     found = Versions(is_whole=not numbers or min(numbers) == 0)

@@ -1,4 +1,4 @@
-"""Checks of the folder of a query with leaseOn=executors. The checks change nothing."""
+"""Checks the folder of a query with leaseOn=executors. Changes nothing."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from .finding import Finding
 
 
 def plan_findings(subject: str, store: LogStore, config: SourceConfig) -> Iterator[Finding]:
-    """Yield findings about the owner of the folder and about its plans. subject: text with which
-    each finding begins.
+    """Yield findings about which query owns the folder, and about its plans. subject: text with
+    which each finding begins.
 
     Raises AzQueueError.
     """
@@ -40,7 +40,8 @@ def plan_findings(subject: str, store: LogStore, config: SourceConfig) -> Iterat
 
 
 def of_its_queues(subject: str, queues: Collection[QueueRef], config: SourceConfig) -> Finding:
-    """Check that the query reads one of the queues of the log's owner."""
+    """Check that the query reads at least one of the queues that the log's newest batch has
+    read."""
     names = sorted(queue.name for queue in queues)
     text = f"{subject} was written from the queues {names}"
     if any(map(config.selection.includes, queues)):

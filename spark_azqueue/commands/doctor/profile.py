@@ -1,4 +1,5 @@
-"""Comparison of a source with the production profile, conf/production.options. Sends nothing."""
+"""Compares the options of a source with the production profile, conf/production.options. Sends
+nothing."""
 
 from __future__ import annotations
 
@@ -11,8 +12,8 @@ from .finding import Finding
 
 
 def compare_with_profile(given: Mapping[str, str]) -> Finding:
-    """Return the lines of the profile that a source lacks, as advice. A query may not need these
-    lines.
+    """Return a finding with the lines of the profile that a source lacks. A query need not have all
+    of them.
 
     Raises InvalidOption for options that do not work.
     """
@@ -21,7 +22,7 @@ def compare_with_profile(given: Mapping[str, str]) -> Finding:
     lacks = {
         "writeAheadLog": log is None,
         "deleteOnCommit=true": not source.delete_on_commit,
-        # with leaseOn=executors, the source always behaves like this
+        # with leaseOn=executors, the source always behaves as if this line were set
         "deleteAfter=commit": log and log.delete_after is DeleteAfter.LOG and not source.executors,
         "onUndecodable=poison": source.on_undecodable is OnUndecodable.FAIL
         and "onUndecodable" not in left_to_queue,

@@ -1,7 +1,7 @@
-"""Checks of queues: their existence, the credential's permissions, and the encoding of bodies.
+"""Checks queues: whether they exist, the permissions of the credential, and the encoding of bodies.
 
 The checks change nothing. The checks peek, and send updates, deletes and puts that the service must
-refuse. The error code of the refusal shows whether the credential has the permission.
+refuse. The error code of a refusal shows whether the credential has the permission.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from .finding import Finding, advice_on, credential_in_words
 _PATIENT = RetryPolicy(5.0)
 
 _MOST_CHECKED = 20
-"""Maximum number of queues of a pattern that are checked one by one."""
+"""Maximum number of queues that are checked for patterns."""
 
 
 def examine(
@@ -38,8 +38,8 @@ def examine(
 ) -> Iterator[Finding]:
     """Check the queues and the log that these options name, as a source or a sink would use them.
 
-    given: options as for Spark. connect: function that makes the client of an account. Never
-    raises, because an error becomes a finding. No finding shows the value of a secret option.
+    given: options as for Spark. connect: makes the client of an account. Never raises: an error
+    becomes a finding. No finding shows the value of a secret option.
     """
     config: SourceConfig | SinkConfig
     source: SourceConfig | None = None
@@ -66,7 +66,7 @@ def examine(
     )
     try:
         client = connect(account)
-    except AzQueueError as error:  # a credentialProvider that cannot be used
+    except AzQueueError as error:  # the credentialProvider cannot be used
         yield Finding(False, "the credential does not work", advice_on(error))
         return
     try:
@@ -87,7 +87,7 @@ def examine(
 
         yield from examine_transactions(account, config.transaction)
     if source and source.write_ahead_log:
-        from .log_checks import examine_log  # imported here, because few queries have a log
+        from .log_checks import examine_log  # imported here, because most queries have no log
 
         yield from examine_log(source, source.write_ahead_log)
 
@@ -95,9 +95,7 @@ def examine(
 def _matching(
     client: QueueClient, selection: QueueSelection
 ) -> tuple[tuple[QueueRef, ...], Finding]:
-    """Return the queues that match a pattern and are not named in the options, and a finding about
-    these queues.
-    """
+    """Return the queues that only a pattern selects, and a finding about these queues."""
     patterns = selection.patterns_in_words
     try:
         names = _PATIENT(client.names, selection.prefix)
@@ -113,13 +111,13 @@ def _matching(
 
 
 def _is_there(client: QueueClient, ref: QueueRef) -> bool:
-    """False if the service says that the queue does not exist."""
+    """Return False if the service says that the queue does not exist."""
     try:
         _PATIENT(client.now, Count(ref))
     except QueueNotFound:
         return False
     except AzQueueError:
-        pass  # the following checks report the error more precisely
+        pass  # the next checks report the error more precisely
     return True
 
 
@@ -147,7 +145,7 @@ def _queue(
                 yield Finding(True, f"queue '{ref.name}': may {what}")
         yield _count(client, ref)
         yield from _bodies(queue, encoding, kind)
-    # without queue, account or access, all further checks would report the same error
+    # without queue, account or access, every further check would report the same error
     except AzQueueError as error:
         yield Finding(False, f"queue '{ref.name}' cannot be used", advice_on(error))
 
@@ -215,8 +213,8 @@ def _unfit(message: Message, encoding: Encoding, kind: BodyType) -> str | None:
 
 
 def _looks_encoded(text: str) -> bool:
-    """True for at least eight characters of base64 that contain text.
+    """Return True for a base64 text of at least eight characters whose contents are text.
 
-    A short word may also look like base64.
+    Shorter texts are not considered, because a short word may look like base64.
     """
     return len(text) >= 8 and looks_like_base64(text, BodyType.STRING)

@@ -1,7 +1,7 @@
 """Checks whether Spark hides secrets in its statements.
 
-In a plan, Spark hides the values of options by the options' names. A Connect server also logs each
-statement as text, in which it hides text that matches a pattern of its settings.
+In a plan, Spark hides the values of options with certain names. A Connect server also logs each
+statement as text, and hides in it what matches a pattern in its settings.
 """
 
 from __future__ import annotations
@@ -32,19 +32,20 @@ _VALUES = (
     ("sasToken", f"sv=2021-12-02&sp=raup&sig={_VALUE}"),
     ("secret.connectionString", f"AccountName=shop;AccountKey={_VALUE};EndpointSuffix=e.net"),
     ("secret.blobConnectionString", f"AccountName=shop;AccountKey={_VALUE}"),
-    # A secret in an option that should not contain a secret.
+    # A secret in an option that is not meant for secrets.
     ("accountUrl", _KEY),
     ("queue", f"AccountName=shop;AccountKey={_VALUE}"),
 )
 
 _BY_NAME_ALONE = ("accountAccessKey", "clientSecret")
-"""Options whose secret values do not look like secrets, so that only the name can hide them."""
+"""Options whose secret values do not look like secrets. Only a pattern with the option's name can
+hide them."""
 
 _BETWEEN = (
     *(" ", "\t", "\n", "\r\n", "=", " == ", "\t=\n", "  ->  ", "\f"),
     *(" /* a comment */ ", "/*'*/", " -- it's a comment\n", " = -- , 'a'\n", "/**/=/**/"),
 )
-"""Texts that may occur between an option and its value in a statement."""
+"""Texts that a statement may have between an option and its value."""
 
 _USUAL_SHAPES = (
     'options {{\n  key: "{name}"\n  value: "{value}"\n}}\n',
@@ -54,13 +55,14 @@ _USUAL_SHAPES = (
 _OTHER_SHAPES = (
     *(f"OPTIONS (`{{name}}`{between}'{{value}}', queue 'orders')" for between in _BETWEEN),
     *(f'OPTIONS ({{name}}{between}"{{value}}")' for between in _BETWEEN),
-    # The same texts in Connect's form, in which a tab, for example, is a backslash and a letter.
+    # The same texts in the form of Connect, in which, for example, a tab is a backslash and a
+    # letter.
     *(
         f"query: \"OPTIONS (`{{name}}`{written}\\'{{value}}\\')\""
         for between in _BETWEEN
         if (written := between.encode("unicode_escape").decode().replace("'", "\\'")) != between
     ),
-    "OPTIONS ({name} 'a' '{value}')",  # SQL joins the two into one text
+    "OPTIONS ({name} 'a' '{value}')",  # SQL joins two adjacent strings to one text
     "OPTIONS ({name} 'a'\n'{value}')",
 )
 
@@ -77,7 +79,7 @@ _ADVICE = (
 
 
 def shown_through(hide: Callable[[str], str]) -> tuple[str, ...]:
-    """Return the options whose secrets remain in a statement after a call of `hide`."""
+    """Return the options whose secrets are still in a statement after `hide` was applied to it."""
     return tuple(
         name
         for name, value in _VALUES
@@ -86,14 +88,14 @@ def shown_through(hide: Callable[[str], str]) -> tuple[str, ...]:
 
 
 def _shapes(name: str) -> tuple[str, ...]:
-    """Return the forms of a statement to test for an option. The number is small, because a server
-    needs time for each form.
+    """Return the forms of a statement with which an option is tested. There are few forms, because
+    a server needs time for each form.
     """
     return _USUAL_SHAPES + (_OTHER_SHAPES if name in _BY_NAME_ALONE else ())
 
 
 def judge(shown: Sequence[str], logged: bool, where: str) -> Finding:
-    """Return the finding for a Spark that shows the values of these options in statements.
+    """Return the finding about a Spark that shows the values of these options in statements.
 
     logged: True if Spark writes an event log. where: name of this Spark in the finding.
     """
@@ -117,7 +119,7 @@ def of_defaults() -> Iterator[Finding]:
     where = "spark-defaults.conf"
     try:
         shown = shown_through(lambda text: re.sub(pattern, "", text) if pattern else text)
-    except re.error:  # Python cannot compile every regular expression of Java
+    except re.error:  # Python cannot compile all regular expressions of Java
         text = f"{where}: could not check whether {PATTERNS[1]} hides secrets; ask the server with"
         yield Finding(None, f"{text} --remote", _ADVICE)
         return
@@ -125,7 +127,7 @@ def of_defaults() -> Iterator[Finding]:
 
 
 def of_server(address: str) -> Finding:
-    """Check which secrets a Connect server hides. The address is never shown, because it may
+    """Check which secrets a Connect server hides. Its address is never shown, because it may
     contain a token.
     """
     try:
@@ -160,8 +162,8 @@ def of_server(address: str) -> Finding:
 def _explained(spark: SparkSession, text: str) -> str:
     """Return the server's text of a plan that contains `text`.
 
-    The same pattern hides secrets in plans and in statements. The server does not show the pattern
-    itself: Spark hides the value of a setting that contains the word "secret".
+    The same pattern hides secrets in plans and in statements. The pattern cannot be read from the
+    server, because Spark hides the value of a setting that contains the word "secret".
     """
     from pyspark.sql.functions import lit
 
@@ -172,7 +174,8 @@ def _explained(spark: SparkSession, text: str) -> str:
 
 
 def read_properties(text: str) -> dict[str, str]:
-    """Return the settings of a spark-defaults.conf, a Java properties file: `\\\\` is one `\\`."""
+    """Parse the settings in a spark-defaults.conf, which is a Java properties file: `\\\\` is one
+    `\\`."""
     found = {}
     for line in re.sub(r"\\\r?\n[ \t]*", "", text).splitlines():
         match = re.match(r"\s*([^\s=:#!][^\s=:]*)\s*[=:]?\s*(.*)", line)

@@ -1,4 +1,4 @@
-"""Checks of a transaction log: the owner, and prepared messages that are not yet published."""
+"""Checks a transaction log: its owner, and prepared messages that are not published yet."""
 
 from __future__ import annotations
 
@@ -13,16 +13,15 @@ from spark_azqueue.sink.transaction.inspect import FoundTransaction, Transaction
 from .finding import Finding, advice_on, moment_of
 
 _WRITERS_AT_MOST = 20
-"""Maximum number of writers of one log that get their own findings."""
+"""Maximum number of writers of a log with findings of their own."""
 
 
 def examine_transactions(
     account: Account, settings: TransactionConfig, store: LogStore | None = None
 ) -> Iterator[Finding]:
-    """Check the log of these options. store: store of the log, if it is not the store in the
-    options.
+    """Check the log of these options. store: replaces the store that the options name.
 
-    The check changes nothing. Never raises, because an error becomes a finding.
+    Changes nothing. Never raises: an error becomes a finding.
     """
     log = TransactionLog.of(settings, account, store)
     subject = f"transaction log {log.where}"

@@ -1,4 +1,4 @@
-"""Extraction of blobs from events of Azure Storage."""
+"""Extracts the blobs from events of Azure Storage."""
 
 from __future__ import annotations
 
@@ -28,11 +28,11 @@ _DATA = (
 )
 _SUBJECT = r"(?s)\A/blobServices/default/containers/([^/]+)/blobs/(.+)\z"
 _URL = r"(?i)\Ahttps?://."
-# Matches a path that leads out of its container if a reader joins or decodes the path: an absolute
-# path, a path with "..", or a path with a character that ends a name or a line. Some readers treat
-# a backslash as a slash.
+# Matches a path that could lead out of its container when a reader joins or decodes the path: an
+# absolute path, a path with "..", or a path with a character that ends a name or a line. Some
+# readers treat a backslash as a slash.
 _UNSAFE = r"\A/|(?:\A|/)\.{1,2}(?:/|\z)|[\x00-\x1f\x7f-\x9f\u2028\u2029\\]"
-_UNKNOWN = "\ufffd"  # Event Grid is reported to send this character in place of an emoji
+_UNKNOWN = "\ufffd"  # Event Grid seems to send this character in place of an emoji
 
 
 def blob_events(df: DataFrame, *, trusted: str | Iterable[str]) -> DataFrame:
@@ -110,11 +110,11 @@ def _change(event_type: Column) -> Column:
 
 
 def _place(known: tuple[TrustedPlace, ...]) -> Column:
-    """Return the trusted container that both subject and URL name, and the URL's path. Return null
-    if there is no such container.
+    """Return the trusted container that both the subject and the URL name, and the URL's path; null
+    if there is none.
 
-    raw: the path as in the URL. old: the path in the URL from before a rename, if the container is
-    the same.
+    In the result, `raw` is the path as in the URL, and `old` is the path in the URL from before a
+    rename, if it is in the same container.
     """
     url = F.col("_url")
     found = [
@@ -140,13 +140,13 @@ def _place(known: tuple[TrustedPlace, ...]) -> Column:
 
 
 def _is_incomplete() -> Column:
-    """Return whether the URL's path has characters that the subject's path lacks."""
+    """Return true if the URL's path has characters that the subject's path lacks."""
     found = F.col("_decoded").isNotNull() & ~F.col("_decoded").contains(_UNKNOWN)
     return F.coalesce(F.col("_path").contains(_UNKNOWN) & found, F.lit(False))
 
 
 def _is_safe(path: Column) -> Column:
-    """Return whether a path stays in its container, even if a reader decodes the path a second
+    """Return true if a path stays in its container, even if a reader decodes the path a second
     time.
     """
     decoded = F.coalesce(_decoded(path), path)
@@ -154,9 +154,9 @@ def _is_safe(path: Column) -> Column:
 
 
 def _is_in_another(path: Column) -> Column:
-    """Return whether a path of the root container begins with the name of another container.
+    """Return true if a path in the root container begins like a path in another container.
 
-    URLs leave out the root container's name, and its blobs have no slash in their names.
+    URLs leave out the name of the root container, and names of its blobs have no slash.
     """
     return (F.col("_place")["container"] == "$root") & path.contains("/")
 
@@ -175,7 +175,7 @@ def _columns(data: Column) -> list[Column]:
         "wasbs": F.concat(place["wasbs"], path),
         "https": F.concat(place["https"], _encoded(path)),
     }
-    # `etag` is not in `_data`, because two field names in Spark must not differ only by case.
+    # `etag` is not in `_data`, because in Spark two field names must not differ only in case.
     etag = F.when(data.isNotNull(), F.coalesce(data["eTag"], F.get_json_object("data", "$.etag")))
     return [
         F.col("change"),

@@ -1,8 +1,9 @@
-"""Parsing of bodies to events: Event Grid's schema and CloudEvents 1.0, single or in lists.
+"""Parses bodies to events: Event Grid's schema and CloudEvents 1.0, single events or lists.
 
-No row is lost, whatever its body, and the body stays unchanged. A row whose event is not readable
-has a `reason`. Spark's JSON parsers get only short texts without deep nesting. Some parsers recurse
-once per level, so a small text of many brackets would crash the process with a StackOverflowError.
+No row is lost, whatever its body is, and the body stays unchanged. A row whose event is not
+readable has a `reason`. Only short texts without deep nesting are passed to Spark's JSON parsers:
+some of them recurse once per level, so a small text of many brackets would crash the process with a
+StackOverflowError.
 """
 
 from __future__ import annotations
@@ -31,7 +32,8 @@ _DATA = COLUMNS.index("data")
 
 EVENT_GRID, CLOUD_EVENTS = "EventGridSchema", "CloudEventSchemaV1_0"
 
-# Top-level names of both schemas, read as strings. `data` stays JSON, or the original string.
+# Top-level names of both schemas. Their values are read as strings: `data` as JSON, or as the
+# original string.
 _FIELDS = (
     *("id", "subject", "data"),
     *("eventType", "eventTime", "topic"),
@@ -52,8 +54,8 @@ def _nested(levels: int) -> str:
     """Return a regular expression for texts whose brackets outside of strings are balanced, and
     nested at most `levels` deep.
 
-    Every repetition is possessive. So Java scans a text once, and its stack does not grow with the
-    text.
+    Every repetition is possessive. So Java scans a text only once, and its stack does not grow with
+    the text.
     """
     plain = r'[^\[\]{}"]++|"(?:[^"\\]++|\\.)*+"?+'
     found = f"(?:{plain})*+"
@@ -96,7 +98,7 @@ def parsed_events(df: DataFrame, schema: StructType | VariantType | str | None =
     struct nor `variant`.
     """
     check_free(df, COLUMNS)
-    # Each step is its own projection, so that Spark computes each column once. Otherwise Spark
+    # Each step is a separate projection, so that Spark computes each column once. Otherwise Spark
     # would copy the fields of a new struct into every expression that uses them.
     names = ", ".join(f"`{name}` STRING" for name in _FIELDS)
     text, value, event = F.col("_text"), F.col("_value"), bounded(F.col("event"))
@@ -163,13 +165,14 @@ def _others(df: DataFrame) -> list[str]:
 
 
 def _as_before(df: DataFrame) -> list[Column]:
-    """Return the DataFrame's columns, in their order, with the body from `_rows`."""
+    """Return the DataFrame's columns in their order, with the body that `_rows` returns."""
     columns = zip(df.columns, quoted(df.columns), strict=True)
     return [F.col("_body").alias(n) if n.lower() == "body" else column for n, column in columns]
 
 
 def _rows(body: Column, events: Column, why: Column) -> Column:
-    """Return an array of rows for a body: each event with its index, and the body only once."""
+    """Return an array of rows for a body. Each row has an event and its index; only the first row
+    has the body."""
     listed = F.transform(
         events, lambda event, at: _row(at, event, F.when(at == 0, body).otherwise(F.lit(None)))
     )
@@ -182,8 +185,8 @@ def _row(index: Column, event: Column, body: Column) -> Column:
 
 
 def _text(body: Column) -> Column:
-    """Return the JSON text of a body, decoded from base64 if needed. Return null if the body has no
-    JSON text or is too long.
+    """Return the JSON text of a body, decoded from base64 if needed; null if the body has no JSON
+    text or is too long.
     """
     short = F.when(~_is_too_long(body), body)
     plain = F.trim(F.try_validate_utf8(short.cast("string")), F.lit(_BLANK))
@@ -201,12 +204,12 @@ def _begins_json(text: Column) -> Column:
 
 
 def _unbase64(text: Column) -> Column:
-    """Decode base64 to a string. Return null if the input is not base64 of UTF-8."""
+    """Decode base64 to a string; null if the input is not base64 of UTF-8."""
     return F.try_validate_utf8(F.try_to_binary(text, F.lit("base64")).cast("string"))
 
 
 def _one(text: Column) -> Column:
-    """Return the JSON value of a text, or null if the text is not exactly one value.
+    """Return the JSON value of a text; null if the text is not exactly one value.
 
     Spark ignores text after a JSON value, such as a second value. So the text is parsed as the
     content of a JSON list. The added brackets enclose the whole text, because the text's own
@@ -223,7 +226,7 @@ def _events(text: Column, one: Column) -> Column:
 
 
 def _unread(body: Column, text: Column, events: Column) -> Column:
-    """Return the reason why a body has no event, or null if the body has an event."""
+    """Return the reason why a body has no event; null if the body has an event."""
     return (
         F.when(body.isNull(), "the body is null")
         .when(_is_too_long(body), f"the body is longer than {MOST_BODY_BYTES:,} bytes")
@@ -252,15 +255,15 @@ def _time(fields: Column, schema: Column) -> Column:
 
 
 def _timestamp(text: Column) -> Column:
-    """Parse an RFC 3339 time. The zone may be missing, as in some Azure events. Return null if the
-    time is invalid.
+    """Parse an RFC 3339 time; null if the time is invalid. The zone may be missing, as in some
+    Azure events.
     """
     zoned = F.when(text.rlike(r"(Z|[+-]\d\d:\d\d)$"), text).otherwise(F.concat(text, F.lit("Z")))
     return F.when(text.rlike(_RFC_3339), zoned.try_cast("timestamp"))
 
 
 def _wrong(value: Column) -> Column:
-    """Return the names of fields in an event that should be strings, but are not."""
+    """Return the names of an event's fields that are not strings, but should be."""
     found = {n: F.to_json(F.try_variant_get(value, f"$.{n}", "variant")) for n in _TEXTS}
     wrong = [
         F.when(~(json.startswith('"') | (json == "null")), F.lit(name))
@@ -313,8 +316,8 @@ def _is_empty(text: Column) -> Column:
 
 
 def _variant(event: Column) -> Column:
-    """Return the data of an event as a variant. The data comes from the event itself, or is decoded
-    from base64.
+    """Return the data of an event as a variant. The data is JSON in the event, or is decoded from
+    base64.
     """
     data = F.try_variant_get(event, "$.data", "variant")
     binary = F.col("_binary")

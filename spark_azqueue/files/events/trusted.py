@@ -17,7 +17,7 @@ _STORAGE = re.compile(r"([a-z0-9-]+)((?:\.[a-z0-9]+)?)\.(?:blob|dfs)\.([a-z0-9.-
 
 
 class TrustedPlace(NamedTuple):
-    """A trusted container. Its addresses end with a slash, so that the path of a blob can be
+    """A trusted container. Each address ends with a slash, so that the path of a blob can be
     appended.
 
     pattern: regular expression for the URLs of the container's blobs; group 1 is the path. https:
@@ -36,7 +36,7 @@ class TrustedPlace(NamedTuple):
 def places(trusted: str | Iterable[str]) -> tuple[TrustedPlace, ...]:
     """Return the containers that these texts name: `account/container`, or the URL of a container.
 
-    Raises ValueError for any other text, and if there is no text.
+    Raises ValueError for any other text, and if no text is given.
     """
     texts = (trusted,) if isinstance(trusted, str) else tuple(trusted)
     if not texts:

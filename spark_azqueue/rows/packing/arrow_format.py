@@ -29,7 +29,7 @@ MAGIC = base64.b64decode("azqpack1")
 _HEADER = struct.Struct("<6sQ")
 _LEVEL = 3
 _NEEDED = (14, 0, 1)
-"""Oldest version of pyarrow that does not run code from a stream (CVE-2023-47248)."""
+"""Oldest safe version of pyarrow: older versions can run code from a stream (CVE-2023-47248)."""
 
 
 class ArrowFormat:
@@ -37,7 +37,8 @@ class ArrowFormat:
 
     @staticmethod
     def prepared(rows: pa.RecordBatch) -> pa.RecordBatch:
-        """Return the rows in the form to write: times in UTC, and no metadata of Spark's columns.
+        """Return the rows as they will be written: times in UTC, and without the metadata of
+        Spark's columns.
 
         Raises InvalidRow for a value that readers refuse.
         """
@@ -60,7 +61,7 @@ class ArrowFormat:
 
     @staticmethod
     def size(rows: pa.RecordBatch) -> int:
-        """Return the approximate size in bytes of the rows in an opened pack."""
+        """Return the approximate size, in bytes, of these rows after a pack is opened."""
         return int(rows.nbytes)
 
     @staticmethod
@@ -72,7 +73,7 @@ class ArrowFormat:
         opened = stream.getvalue()
         compressed = pa.Codec("zstd", _LEVEL).compress(opened, asbytes=True)
         packed = _HEADER.pack(MAGIC, opened.size) + bytes(compressed)
-        if opened.size > LARGE_BYTES:  # only a single row can be this large
+        if opened.size > LARGE_BYTES:  # a message of several rows is never this large
             try:
                 open_arrow(packed, rows.schema, PackBounds())
             except CorruptPack as error:
@@ -143,11 +144,12 @@ def _checked(
     budget = Budget(bounds.max_bytes)
     rows = [batch for batch in batches if batch.num_rows]
     for batch in rows:
-        # A buffer counts once for each column that names the buffer: sixteen columns may name the
-        # same bytes.
+        # A buffer is counted once for each column that refers to it: sixteen columns may refer to
+        # the same bytes.
         budget.take(sum(each.size for column in batch.columns for each in column.buffers() if each))
         batch.validate(full=True)
     if wanted is None or not rows:
         return rows
-    # As one batch, because each column of a batch costs time, even if the batch has few rows.
+    # Join to one batch, because each column of each batch costs time, even if the batch has few
+    # rows.
     return [fitted(ArrowFormat.joined(rows), wanted, Budget(bounds.max_bytes))]

@@ -1,4 +1,4 @@
-"""Classification of a message's body: a pack in either format, a JSON object, or other text."""
+"""Classifies the body of a message: a pack in one of two formats, a JSON object, or other text."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ from .json_format import JsonFormat, lines_in, unzipped
 from .json_values import parsed, rows_of_lines
 
 FULL_BYTES = 44 * 1_024
-"""Maximum size of a pack with several rows, before base64. The envelope of its dead letter then
-also fits into a message."""
+"""Maximum size in bytes, before base64, of a pack with several rows. If such a pack is
+dead-lettered, its envelope still fits into a message."""
 
 _MARK = "azqpack"
 _VERSION = "1"
@@ -44,12 +44,13 @@ class BodyKind(str, enum.Enum):
 
     @property
     def is_pack(self) -> bool:
-        """True for a pack that can be opened."""
+        """True for a pack that this release can open."""
         return self in (BodyKind.ARROW, BodyKind.JSON)
 
 
 class Format(Protocol):
-    """Interface of a writer of packs. The rows of a format must support `len` and slices."""
+    """Interface for writing packs in one format. `rows` may have any type that supports `len` and
+    slices."""
 
     def prepared(self, rows: pa.RecordBatch, /) -> Any:
         """Convert rows to the form that `packed` takes."""
@@ -58,7 +59,7 @@ class Format(Protocol):
         """Join several pieces into one."""
 
     def size(self, rows: Any, /) -> int:
-        """Return the approximate size in bytes of the rows in an opened pack."""
+        """Return the approximate size, in bytes, of these rows after a pack is opened."""
 
     def packed(self, rows: Any, /) -> bytes:
         """Return the bytes of a pack."""
@@ -112,8 +113,9 @@ def rows_of(
 
     Raises CorruptPack with the reason.
 
-    A JSON object is a message of one row. Any error of a library, even MemoryError, becomes a
-    CorruptPack, because the message caused the error. Only ImportError is raised unchanged.
+    A body that is a JSON object is a message of one row. An error of a library, even MemoryError,
+    is raised as CorruptPack, because the message caused the error. Only ImportError is raised
+    unchanged.
     """
     if body is None:
         raise CorruptPack(
@@ -147,7 +149,8 @@ def _rows(body: PackBody, wanted: pa.Schema, bounds: PackBounds) -> list[pa.Reco
 
 
 def _refuse_foreign(text: str, wanted: pa.Schema) -> None:
-    """Raise CorruptPack if a JSON object is no row, even if it has a column of the schema."""
+    """Raise CorruptPack for a JSON object that is no row, although it may have a column of the
+    schema."""
     if text.startswith(MARK):
         raise CorruptPack("it refers to a blob: read the queue with largeBody=blob")
     if envelope_of(text) is not None:

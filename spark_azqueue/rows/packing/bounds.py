@@ -1,4 +1,4 @@
-"""Limits for the opening of a message, because any sender may have made its body."""
+"""Limits for opening a message, because any sender may have made its body."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ MAX_BYTES = 16 * 2**20
 MAX_ROWS = 100_000
 
 LARGE_BYTES = 4 * 2**20
-"""Maximum number of bytes of rows that share a message. A reader may use wider types, and opens up
-to 16 MiB."""
+"""Maximum size, in bytes, of rows that share a message. A reader, which may use wider types, opens
+up to 16 MiB."""
 
 
 class CorruptPack(Exception):  # noqa: N818
@@ -18,14 +18,14 @@ class CorruptPack(Exception):  # noqa: N818
 
 @dataclass(frozen=True, slots=True)
 class PackBounds:
-    """Limits for one message: number of bytes of its opened rows, and number of rows."""
+    """Limits for one message: maximum bytes of its opened rows, and maximum number of rows."""
 
     max_bytes: int = MAX_BYTES
     max_rows: int = MAX_ROWS
 
 
 class Budget:
-    """Number of bytes that a message may still use.
+    """Number of bytes that opening a message may still allocate.
 
     Bytes are counted before memory is allocated.
     """

@@ -1,6 +1,6 @@
 """`pack` and `unpack`, for many rows in one message. See docs/packing.md.
 
-Both functions accept a DataFrame of a stream, a batch or a Spark Connect client.
+Both functions accept DataFrames of streams, of batches, and of Spark Connect clients.
 """
 
 from __future__ import annotations
@@ -53,16 +53,16 @@ def pack(
         pack(orders).writeStream.format("azqueue").options(**azure).option("queue", "orders")
 
     df: rows with any columns; docs/packing.md lists the types.
-    format: "arrow", or "json" for readers without Arrow: gzip of lines of JSON.
+    format: "arrow", or "json" (lines of JSON in gzip) for readers without Arrow.
     body: "text" for a sink without `messageEncoding`, "binary" for a sink with base64.
     route: columns for the sink: `queue`, `visibility_delay`, `visible_at`, `time_to_live`. These
         columns are not packed. All rows of a message have the same route.
     max_rows: maximum number of rows in a message, up to 100,000, the limit of `unpack`.
 
-    A task fills each message up to 44 KiB before base64. At its end, a task sends the remaining
-    rows, so fewer tasks (`coalesce`) make fuller messages. Returns `body` and the columns of the
-    route. Raises InvalidOption and InvalidSchema. A value that readers refuse fails its task with
-    InvalidRow.
+    A task fills each message up to 44 KiB before base64. The last message of a task has its
+    remaining rows, so fewer tasks (`coalesce`) make fuller messages. Returns `body` and the columns
+    of the route. Raises InvalidOption and InvalidSchema. A value that readers would refuse fails
+    its task with InvalidRow.
     """
     _check_choice("pack", "format", format, FORMATS)
     _check_choice("pack", "body", body, _BODIES)
@@ -97,13 +97,13 @@ def unpack(
     max_bytes: int = MAX_BYTES,
     max_rows: int = MAX_ROWS,
 ) -> DataFrame:
-    """Open messages: return one row for each packed row, in the packed order.
+    """Open packed messages: return one row for each packed row, in order.
 
         unpack(spark.readStream.format("azqueue")….load(), "order_id BIGINT, total DECIMAL(10,2)")
 
-    df: rows with the source's column `body`. Both formats are read, as text or binary. A body that
-        is one JSON object is a message of one row.
-    schema: the columns of rows, a text or a StructType. Columns are found by name, ignoring case. A
+    df: rows with the source's column `body`. Both formats are recognized, as text or binary. A body
+        that is a JSON object is a message of one row.
+    schema: columns of the rows, as text or StructType. Columns are found by name, ignoring case. A
         value must fit its type unchanged.
     corrupt: "fail": a message that cannot be opened fails its task with UndecodableBody. "column":
         such a message becomes one row of NULLs with its text in `_corrupt_record`.
@@ -112,7 +112,7 @@ def unpack(
 
     Returns all columns of `df` except `body`, then `message_row` and the columns of `schema`.
     **`(message_id, message_row)` identifies a row**; `message_id` alone identifies the message. Set
-    a watermark after `unpack`, because `unpack` loses an earlier watermark. Raises InvalidOption
+    a watermark after `unpack`, because `unpack` drops an earlier watermark. Raises InvalidOption
     and InvalidSchema.
     """
     _check_choice("unpack", "corrupt", corrupt, ("fail", "column"))
@@ -125,10 +125,10 @@ def unpack(
 def unpack_telling(
     df: DataFrame, schema: StructType | str, reason: str, through: Through
 ) -> DataFrame:
-    """Open messages like `unpack(corrupt="column")`, and add a last column for the reason.
+    """Open packed messages like `unpack(corrupt="column")`, and add a last column for the reason.
 
-    reason: name of the added column, which says why a message cannot be opened. through: function
-    that takes and returns the record batches that leave a task.
+    reason: name of the added column, which says why a message cannot be opened. through: called
+    with the record batches that a task yields; returns the record batches to yield in their place.
     """
     return _unpacked(df, schema, PackBounds(), reason=reason, through=through)
 
@@ -175,9 +175,9 @@ def _unpacked(
 
 
 def _numbered(df: DataFrame, names: Sequence[str], fields: Sequence[StructField]) -> DataFrame:
-    """Select these columns with numbers as names.
+    """Select these columns, and rename them to numbers.
 
-    `mapInArrow` allows no repeated name, and no dot.
+    `mapInArrow` allows no name twice, and no dot in a name.
     """
     quoted = ["`" + name.replace("`", "``") + "`" for name in names]
     return df.select(*quoted).toDF(*(field.name for field in _numbers(fields, 0)))

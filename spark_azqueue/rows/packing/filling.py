@@ -1,4 +1,4 @@
-"""The tasks of `pack`, which pack rows into the bodies of as few messages as possible."""
+"""The work of the tasks of `pack`: packs rows into as few messages as possible."""
 
 from __future__ import annotations
 
@@ -18,12 +18,13 @@ _BODIES_IN_A_BATCH = 64
 _NEARLY_FULL = 0.9
 _ROWS_AT_FIRST = 64
 _GUESSES = 8
-"""Number of guesses by the size of rows. After this, the number of rows is found by halving,
-because rows may differ too much in size."""
+"""Maximum number of guesses of how many rows fit into a message, based on the mean size of rows.
+After these guesses, the number of rows is found by bisection, because the sizes of rows may differ
+too much."""
 
 
 class Filled(NamedTuple):
-    """A message of the first `rows` waiting rows. data: the bytes of the pack."""
+    """A message that contains the first `rows` waiting rows. data: bytes of the pack."""
 
     rows: int
     data: bytes
@@ -38,9 +39,9 @@ class Filling:
         self._pieces: list[Any] = []
         self._rows = 0
         self.size = 0
-        """Bytes of the waiting rows."""
+        """Size of the waiting rows in bytes."""
         self._row_bytes = 0.0
-        """Bytes per packed row in the last message; 0 if unknown."""
+        """Mean size of a packed row in the last message, in bytes; 0 if unknown."""
 
     def add(self, rows: Any) -> Iterator[Filled]:
         """Add rows. Yield the messages that are full."""
@@ -54,7 +55,7 @@ class Filling:
             yield found
 
     def rest(self) -> Iterator[Filled]:
-        """Yield the messages of all waiting rows."""
+        """Yield messages until no row waits. The last message need not be full."""
         while self._rows:
             found = self._next(is_last=True)
             assert found is not None
@@ -87,16 +88,17 @@ class Filling:
         return Filled(count, data)
 
     def _limit(self, rows: Any) -> int:
-        """Return the maximum number of first rows that readers can open together; at least one."""
+        """Return how many of the first rows readers can open together; at least one."""
         share = self._rows * LARGE_BYTES // max(1, self.size)
         limit = max(1, min(self._rows, self._max_rows, share))
-        # The first rows may be larger than the others.
+        # The first rows may be larger than the other rows.
         while limit > 1 and self._format.size(rows[:limit]) > LARGE_BYTES:
             limit //= 2
         return limit
 
     def _filled(self, rows: Any, limit: int) -> tuple[int, bytes]:
-        """Return the number of first rows that fit into a message, at least one, and their pack."""
+        """Return how many of the first rows fit into a message (at least one), and the pack of
+        these rows."""
         guess = int(FULL_BYTES / self._row_bytes * 0.98) if self._row_bytes else _ROWS_AT_FIRST
         count = max(1, min(limit, guess))
         best: tuple[int, bytes] | None = None
@@ -122,9 +124,9 @@ class Filling:
 class PackWork:
     """The work of one task of `pack`. Spark sends this object to the tasks.
 
-    names: names of the columns to pack. Batches have these columns first, with other names, and
-    then the columns of the route. is_text: True if bodies are base64 strings, False if they are
-    binary.
+    names: names of the columns to pack. In a batch, these columns come first, under other names,
+    and the columns of the route follow. is_text: True if bodies are base64 strings, False if they
+    are binary.
     """
 
     format: str
@@ -186,7 +188,7 @@ class PackWork:
 
 @dataclass(frozen=True, slots=True)
 class _Group:
-    """Waiting rows of one route. route: one row with only the columns of the route."""
+    """Waiting rows of one route. route: one row that has only the columns of the route."""
 
     route: pa.RecordBatch
     filling: Filling
@@ -199,7 +201,7 @@ def _is_too_much(groups: dict[tuple[Any, ...], _Group]) -> bool:
 
 
 class _Out:
-    """Messages that will leave the task in one record batch."""
+    """Messages that the task will yield in one record batch."""
 
     def __init__(self, is_text: bool) -> None:
         self._is_text = is_text

@@ -1,6 +1,6 @@
-"""Conversion of Arrow columns to the columns of a reader's schema, without changing a value.
+"""Converts Arrow columns to the columns of a reader's schema, without changing a value.
 
-Memory is subtracted from the message's budget before the memory is allocated.
+Each allocation is subtracted from the message's budget in advance.
 """
 
 from __future__ import annotations
@@ -27,10 +27,10 @@ _TEXTS_AT_ONCE = 8_192
 
 
 def fitted(rows: pa.RecordBatch, wanted: pa.Schema, budget: Budget) -> pa.RecordBatch:
-    """Return these rows with the columns of `wanted`, in the order and types of `wanted`.
+    """Return these rows with the columns of `wanted`, in their order and types.
 
-    A missing column is NULL, and needs no memory. Raises CorruptPack with the column's name, and
-    errors of Arrow.
+    A missing column becomes NULL, and needs no memory. Raises CorruptPack with the column's name,
+    and errors of Arrow.
 
     rows: must be fully validated by Arrow.
     """
@@ -52,8 +52,8 @@ def with_nulls(
 ) -> pa.RecordBatch:
     """Return a record batch of these columns. A column that is None is NULL in all rows.
 
-    All NULL columns share their bytes, as the fields of one struct. Otherwise a message of a few
-    bytes could allocate memory for every column of a reader's schema.
+    All NULL columns share their bytes, because they are made as fields of one struct. Otherwise a
+    message of a few bytes could allocate memory for every column of a reader's schema.
     """
     missing = [
         field.with_nullable(True)
@@ -85,7 +85,7 @@ def in_spark(array: Any) -> pa.Array:
 
 
 def places_in(names: Iterable[str]) -> dict[str, list[int]]:
-    """Return the places of each name. The keys are in lower case."""
+    """Return the positions of each name. The keys are names in lower case."""
     places: dict[str, list[int]] = {}
     for place, name in enumerate(names):
         places.setdefault(name.lower(), []).append(place)
@@ -93,11 +93,11 @@ def places_in(names: Iterable[str]) -> dict[str, list[int]]:
 
 
 def place_of(name: str, places: Mapping[str, list[int]]) -> int | None:
-    """Return the place of a column, ignoring case; None if it is missing.
+    """Return the position of a column, ignoring case; None if the column is missing.
 
     Raises CorruptPack if there are two such columns.
 
-    places: the result of `places_in`.
+    places: result of `places_in`.
     """
     found = places.get(name.lower(), [])
     if len(found) > 1:
@@ -106,7 +106,8 @@ def place_of(name: str, places: Mapping[str, list[int]]) -> int | None:
 
 
 def _fit(array: pa.Array, field: pa.Field, path: str, budget: Budget, absent: int = 0) -> pa.Array:
-    """Convert one column. absent: number of values that are NULL because of a NULL struct."""
+    """Convert one column. absent: number of values that are NULL because an outer struct is
+    NULL."""
     kind = field.type
     if not field.nullable and array.null_count > absent:
         raise CorruptPack(f"the column '{path}' has a NULL, and it is NOT NULL in the schema")
@@ -145,8 +146,8 @@ def _fit_list(array: Any, kind: Any, path: str, budget: Budget) -> pa.Array:
     lengths = pc.fill_null(array.value_lengths(), 0)
     ends = pc.cumulative_sum(lengths.cast(pa.int64())).cast(pa.int32())
     offsets = pa.concat_arrays([pa.array([0], pa.int32()), ends])
-    # Without the empty bitmap of NULLs: before version 26, pyarrow refuses such offsets with a
-    # mask.
+    # Drop an empty bitmap of NULLs: with a mask, pyarrow before version 26 refuses offsets that
+    # have one.
     offsets = pa.Array.from_buffers(pa.int32(), len(offsets), [None, offsets.buffers()[1]])
     return pa.ListArray.from_arrays(offsets, values, type=kind, mask=_mask(array))
 
@@ -210,7 +211,7 @@ def _fit_leaf(array: pa.Array, kind: pa.DataType, path: str, budget: Budget) -> 
 def _cast(array: pa.Array, kind: pa.DataType, budget: Budget) -> pa.Array | None:
     """Convert the values. Return None if there is no conversion between the types.
 
-    Raises if a value would change.
+    Raises an error if a value would change.
     """
     given, types = array.type, pa.types
     for is_text, is_large in (
@@ -246,8 +247,8 @@ def _as_float(array: pa.Array, kind: pa.DataType) -> pa.Array:
     """Return the nearest values. Raises OverflowError for a value that is too large."""
     if pa.types.is_decimal(array.type):
         # A decimal is converted by its digits, because Arrow would divide by a power of ten and
-        # round a second time. The array is converted in pieces, because a text needs several times
-        # the bytes of its number.
+        # round a second time. The array is converted in pieces, because the text of a number needs
+        # several times the bytes of the number.
         pieces = [
             array.slice(start, _TEXTS_AT_ONCE).cast(pa.string()).cast(kind)
             for start in range(0, len(array), _TEXTS_AT_ONCE)
@@ -262,7 +263,8 @@ def _as_float(array: pa.Array, kind: pa.DataType) -> pa.Array:
 
 
 def _is_within(array: pa.Array) -> bool:
-    """False for a date or time that Python cannot hold, or a time outside of a day."""
+    """Return False if a date or time is outside of Python's range, or a time of day outside of a
+    day."""
     kind, types = array.type, pa.types
     if types.is_date(kind):
         numbers, first, last = array.view(pa.int32()), FIRST_DAY, LAST_DAY

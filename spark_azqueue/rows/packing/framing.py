@@ -1,8 +1,9 @@
-"""Check of an Arrow IPC stream before Arrow reads the stream: messages and declared sizes.
+"""Checks the messages and the declared sizes of an Arrow IPC stream before Arrow reads the stream.
 
 Arrow allocates the declared sizes, and decompresses inner buffers, before a caller can check the
-stream. So Arrow gets only a stream of one schema, plain record batches and an end. The layout is
-described in https://arrow.apache.org/docs/format/Columnar.html, Schema.fbs and Message.fbs.
+stream. So Arrow only gets streams that consist of one schema, plain record batches and an end. The
+layout is described in https://arrow.apache.org/docs/format/Columnar.html, Schema.fbs and
+Message.fbs.
 """
 
 from __future__ import annotations
@@ -18,13 +19,13 @@ _CONTINUES = 0xFFFFFFFF
 _METADATA_AT_MOST = 2**20
 _BATCHES_AT_MOST = 1_024
 _NAMED_AT_MOST = 4 * 2**20
-"""Maximum number of bytes of a stream's fields, names and metadata after Arrow has parsed them."""
+"""Maximum size of a stream's fields, names and metadata, in bytes, after Arrow has parsed them."""
 
 _EXTENSION = b"ARROW:extension:"
 """Beginning of the keys that name an extension type.
 
-While Arrow builds the schema, Arrow passes the sender's text to the parser of this type. A caller
-cannot refuse the type before."""
+While Arrow builds the schema, it passes the sender's text to the parser of this type. A caller
+cannot refuse the type earlier."""
 
 _FIELD_BYTES = 256
 _TIMESTAMP, _UNION = 10, 14
@@ -87,8 +88,8 @@ def _checked(data: memoryview, max_rows: int) -> int:
 def _schema_size(schema: _Table, most: int) -> int:
     """Return the approximate size of a parsed schema. Raises CorruptPack above `most` bytes.
 
-    Several offsets may point to the same table or text. Arrow makes one object for each offset, so
-    100 KB could need 60 GB of memory.
+    Several offsets may point to the same table or text. Arrow makes an object for each offset, so a
+    stream of 100 KB could need 60 GB of memory.
     """
     size = _named(schema, most, 2)
     waiting = [(schema, 1)]
@@ -106,7 +107,7 @@ def _schema_size(schema: _Table, most: int) -> int:
 def _named(table: _Table, most: int, number: int) -> int:
     """Return the size of a table's metadata, which are pairs of texts.
 
-    number: field of the table that has the metadata.
+    number: number of the table's field that has the metadata.
 
     Raises CorruptPack above `most` bytes, and for a pair that names an extension type.
     """
@@ -124,7 +125,7 @@ def _named(table: _Table, most: int, number: int) -> int:
 
 @dataclass(frozen=True, slots=True)
 class _Table:
-    """A table of a flatbuffer, with fields by number.
+    """A table of a flatbuffer. Its fields have numbers.
 
     `struct` raises an error for a read outside of the data.
     """
@@ -137,7 +138,7 @@ class _Table:
         return cls(data, _at("I", data, 0))
 
     def _field(self, number: int) -> int:
-        """Return the place of a field; 0 if the field is missing."""
+        """Return the position of a field; 0 if the field is missing."""
         entries = self.start - _at("i", self.data, self.start)
         if 4 + 2 * number >= _at("H", self.data, entries):
             return 0
@@ -163,7 +164,7 @@ class _Table:
         return _at("I", self.data, place + _at("I", self.data, place)) if place else 0
 
     def text(self, number: int, most: int) -> bytes:
-        """Return the first `most` bytes of a text; no bytes if the field is missing."""
+        """Return at most the first `most` bytes of a text; no bytes if the field is missing."""
         place = self._field(number)
         if not place:
             return b""

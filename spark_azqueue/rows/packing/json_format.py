@@ -1,4 +1,4 @@
-"""The format `json`: lines of JSON objects, compressed with gzip. Easy to read in any language.
+"""The format `json`: lines of JSON objects, compressed with gzip. Any language can read it.
 
 No digit is lost: whole and decimal numbers have all their digits, and times have six fractional
 digits and a zone.
@@ -37,7 +37,7 @@ _Written = Callable[[Any], str]
 
 
 class JsonFormat:
-    """Writer of packs from lines of JSON. The lines have no line ends."""
+    """Writer of packs from lines of JSON. The lines are given without line ends."""
 
     @staticmethod
     def prepared(rows: pa.RecordBatch) -> list[bytes]:
@@ -58,13 +58,13 @@ class JsonFormat:
 
     @staticmethod
     def size(rows: list[bytes]) -> int:
-        """Return the size in bytes of the lines in an opened pack."""
+        """Return the size, in bytes, of these lines after a pack is opened."""
         return sum(map(len, rows)) + len(rows)
 
     @staticmethod
     def packed(rows: list[bytes]) -> bytes:
         """Return the bytes of a pack. Raises InvalidRow for a row that readers would refuse."""
-        # A single row, because only small rows share a message.
+        # Only a single row can be this large: rows share a message only if they are small.
         if JsonFormat.size(rows) > MAX_BYTES:
             raise InvalidRow(
                 f"pack(format='json'): no reader would open a row of {JsonFormat.size(rows):,}"
@@ -88,7 +88,8 @@ def _unzip(data: memoryview, place: int, opened: bytearray, most: int) -> int:
     """Append the contents of the member at `place`. Returns the place of the next member."""
     member = zlib.decompressobj(wbits=31)
     while not member.eof:
-        # The decompressor of a member keeps a copy of unused input, so it gets small pieces.
+        # The decompressor keeps a copy of the input after the member's end, so it gets small
+        # pieces.
         piece = data[place : place + _PIECE_BYTES]
         if not piece:
             raise CorruptPack("its gzip ends early")
@@ -120,10 +121,10 @@ def lines_in(data: bytes, bounds: PackBounds) -> Iterator[bytes]:
 def lines_of(rows: pa.RecordBatch) -> Iterator[str]:
     """Yield a line of JSON for each row, with all columns.
 
-    Raises InvalidRow if JSON cannot hold a value.
+    Raises InvalidRow for a value that JSON cannot represent.
 
-    A row with very many values is also refused, because a value in Python can need a hundred times
-    its bytes.
+    A row with very many values is also refused, because a value can need a hundred times as many
+    bytes in Python as in Arrow.
     """
     count = sum(map(_values, rows.columns))
     if count <= VALUES_AT_MOST:
@@ -142,7 +143,8 @@ def _values(array: pa.Array) -> int:
 
 
 def least_bytes(rows: pa.RecordBatch) -> int:
-    """Return the minimum size of the rows as JSON: names of columns, and one digit per value."""
+    """Return the minimum size, in bytes, of the rows as JSON: the names of columns, and one digit
+    per value."""
     columns = zip(rows.schema.names, rows.columns, strict=True)
     return sum(_least_bytes(name, column) for name, column in columns)
 
@@ -153,7 +155,8 @@ def _least_bytes(name: str, array: pa.Array) -> int:
 
 
 def _inside(array: Any) -> Iterator[tuple[str, pa.Array]]:
-    """Yield the arrays in a nested array, each with the name that JSON repeats for every value.
+    """Yield the inner arrays of a nested array, each with its field name. JSON repeats this name
+    for every value.
 
     The name is "" for elements of lists.
     """
@@ -272,6 +275,6 @@ def _time(microseconds: int) -> str:
 
 
 def duration_text(microseconds: int) -> str:
-    """Return a day-time interval in the form of ISO 8601, with seconds only."""
+    """Return a day-time interval in ISO 8601, in seconds only."""
     seconds = Decimal(abs(microseconds)).scaleb(-6)
     return f"{'-' if microseconds < 0 else ''}PT{seconds:f}S"

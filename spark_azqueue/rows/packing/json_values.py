@@ -1,4 +1,4 @@
-"""Conversion of JSON values to the columns of a reader's schema, without changing a value."""
+"""Converts JSON values to the columns of a reader's schema, without changing a value."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ from .fitting import FIRST_US, LAST_US, with_nulls
 from .kinds import VARIANT, in_numbers, spark_name
 
 VALUES_AT_MOST = 250_000
-"""Maximum number of values of one line, and approximate maximum in memory at once.
+"""Maximum number of values in one line, and approximate maximum number of values in memory at once.
 
 A value needs about 60 bytes."""
 
 _ROW_VALUES = 4
-"""Overhead of a row, as a number of values."""
+"""Memory of a row without its values, as a number of values."""
 
 _DIGITS_AT_MOST = 4_000
 _EXACT = Context(prec=80)
@@ -43,7 +43,7 @@ _Read = Callable[[Any], Any]
 class _Misfit(ValueError):  # noqa: N818
     """Error for a value that does not have the type of the schema.
 
-    path: place of the value. Each outer level adds its name in front.
+    path: path to the value. Each outer level adds its name in front.
     """
 
     def __init__(self, path: str = "") -> None:
@@ -56,7 +56,8 @@ def rows_of_lines(
 ) -> list[pa.RecordBatch]:
     """Return the rows of lines that are JSON objects, with the columns of `wanted`.
 
-    Raises CorruptPack, and errors of Python and Arrow for values outside of their ranges.
+    Raises CorruptPack, and errors of Python and Arrow for values that are outside of a type's
+    range.
     """
     read = _Rows(wanted)
     budget = Budget(bounds.max_bytes)
@@ -77,7 +78,7 @@ def rows_of_lines(
 
 
 def parsed(line: bytes | str) -> Any:
-    """Parse a JSON text. Numbers keep all digits, and an object with a repeated name is refused.
+    """Parse a JSON text. Numbers keep all digits. An object that has a name twice is refused.
 
     Raises CorruptPack, ValueError and RecursionError.
     """
@@ -87,7 +88,8 @@ def parsed(line: bytes | str) -> Any:
 
 
 def count_values(line: bytes | str) -> int:
-    """Return the approximate number of values of a JSON text. Raises CorruptPack if too many."""
+    """Return the approximate number of values in a JSON text. Raises CorruptPack for too many
+    values."""
     marks: tuple[Any, ...] = (",", "[", "{") if isinstance(line, str) else (b",", b"[", b"{")
     found = sum(line.count(mark) for mark in marks)
     if found > VALUES_AT_MOST:
@@ -128,14 +130,14 @@ _DECODER = json.JSONDecoder(
 
 
 class _Rows:
-    """Parser of rows. is_found: True if at least one row had a column of the schema."""
+    """Parser of rows. is_found: at least one row had a column of the schema."""
 
     def __init__(self, wanted: pa.Schema) -> None:
         self.is_found = False
         self._fields = _Fields(list(wanted))
 
     def row(self, line: bytes | str) -> dict[int, Any]:
-        """Return the values of a row, by the place of their column in the schema."""
+        """Return the values of a row, by the position of their column in the schema."""
         value = parsed(line)
         if not isinstance(value, dict):
             raise CorruptPack("one of its lines is no JSON object")
@@ -162,7 +164,7 @@ class _Fields:
         return {field.name: found.get(place) for place, field in enumerate(self._fields)}
 
     def found(self, value: dict[str, Any]) -> dict[int, Any]:
-        """Return the values of the fields that the object has, by the place of the field."""
+        """Return the values of the fields that the object has, by the position of the field."""
         found: dict[int, Any] = {}
         for name, each in value.items():
             place = self._places.get(name.lower())
@@ -269,8 +271,8 @@ def _float(value: Any) -> float:
 def _float32(value: Any) -> float:
     """Return a number that rounds to the same FLOAT as the value.
 
-    If the number was rounded, its last bit is set. So the number is not half way between two
-    FLOATs, where the second rounding could choose the wrong FLOAT.
+    If the number was rounded, its last bit is set. So the number is never half way between two
+    FLOATs, where a second rounding could choose the wrong FLOAT.
     """
     number = _float(value)
     if number != value and not struct.unpack("<q", struct.pack("<d", number))[0] & 1:
@@ -306,7 +308,7 @@ def _date(value: Any) -> int:
 
 
 def _fraction(digits: str | None) -> int:
-    """Return a fraction of a second in microseconds. Raises an error if digits would be lost."""
+    """Return a fraction of a second in microseconds. Raises an error if a digit would be lost."""
     digits = (digits or "").ljust(6, "0")
     if digits[6:].strip("0"):
         raise _Misfit
@@ -314,7 +316,7 @@ def _fraction(digits: str | None) -> int:
 
 
 def _moment(value: Any) -> tuple[int, str | None]:
-    """Return a time in microseconds, read as UTC, and the zone that the text names."""
+    """Return a time in microseconds, as if it were in UTC, and the zone that the text names."""
     found = _TIMESTAMP.fullmatch(_a(str, value))
     if not found:
         raise _Misfit

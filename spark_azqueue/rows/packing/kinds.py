@@ -1,4 +1,5 @@
-"""Types that a pack may have, their forms in Spark and in Arrow, and the sizes of their values."""
+"""The types that a pack may have: their forms in Spark and in Arrow, and the sizes of their
+values."""
 
 from __future__ import annotations
 
@@ -46,7 +47,7 @@ _LEAVES: tuple[Callable[[pa.DataType], bool], ...] = (
 
 
 def arrow_schema(schema: Mapping[str, Any], call: str) -> pa.Schema:
-    """Return the Arrow schema, for reading rows, of a Spark schema (`StructType.jsonValue()`).
+    """Return the Arrow schema for reading rows with this Spark schema (`StructType.jsonValue()`).
 
     Raises InvalidSchema with the column's name for a type that packs cannot have, or that Arrow
     cannot represent exactly.
@@ -60,7 +61,7 @@ def check_packable(schema: Mapping[str, Any], call: str, *, as_json: bool) -> No
     """Raise InvalidSchema with the column's name if a column cannot be packed.
 
     schema: schema of Spark's rows, as `StructType.jsonValue()`. as_json: True to check for the
-    format `json`, which has no VARIANT, and whose map keys must be texts.
+    format `json`, which has no VARIANT and requires map keys that are texts.
     """
     for field in _fields(schema, call, "", is_read=False):
         if as_json:
@@ -159,7 +160,7 @@ def parts_of(kind: pa.DataType) -> Iterator[pa.Field]:
 
 
 def is_allowed(kind: pa.DataType) -> bool:
-    """True for a type that may be read from an Arrow stream.
+    """Return True if this type may be read from an Arrow stream.
 
     Nested types must have only allowed types.
     """
@@ -176,7 +177,7 @@ def is_allowed(kind: pa.DataType) -> bool:
 
 
 def width(kind: pa.DataType) -> float:
-    """Return the number of bytes that each value of an array needs, even a NULL.
+    """Return the number of bytes that each value of an array needs, including a NULL.
 
     The bytes of texts and elements are not included.
     """
@@ -184,14 +185,14 @@ def width(kind: pa.DataType) -> float:
         return _BIT + sum(width(each.type) for each in kind)
     try:
         return _BIT * (int(kind.bit_width) + 1)
-    except ValueError:  # texts, lists and maps need an offset
+    except ValueError:  # texts, lists and maps need an offset for each value
         return _BIT * 33
 
 
 def as_spark(kind: pa.DataType) -> pa.DataType:
-    """Return the type with dates and times as in Spark. Instants are in UTC in every session.
+    """Return the type with Spark's types for dates and times. Instants are in UTC in every session.
 
-    Writers other than Spark may use other units.
+    The given type may have other units, because the writer need not be Spark.
     """
 
     def changed(kind: pa.DataType) -> pa.DataType:
@@ -207,9 +208,10 @@ def as_spark(kind: pa.DataType) -> pa.DataType:
 
 
 def in_numbers(kind: pa.DataType) -> pa.DataType:
-    """Return a type of `as_spark` with whole numbers for dates and times. The bytes are unchanged.
+    """Return a type of `as_spark` with whole numbers in place of dates and times. Values have the
+    same bytes in both types.
 
-    Nested fields become nullable, because in a NULL struct Spark has NULL even in NOT NULL fields.
+    Nested fields become nullable, because in a NULL struct of Spark even NOT NULL fields are NULL.
     """
 
     def changed(kind: pa.DataType) -> pa.DataType:

@@ -1,4 +1,4 @@
-"""The tasks of `unpack`, which return the rows of messages, one message after the other."""
+"""The work of the tasks of `unpack`: opens one message after the other, and yields the rows."""
 
 from __future__ import annotations
 
@@ -21,18 +21,18 @@ log = logging.getLogger(__name__)
 MESSAGE_ROW = "message_row"
 CORRUPT = "_corrupt_record"
 _GIVEN_AT_MOST = 4 * 2**20
-"""Approximate maximum number of bytes of a record batch that leaves the task. A single larger row
-exceeds this number."""
+"""Approximate maximum size, in bytes, of a record batch that the task yields. A single row may be
+larger."""
 
 
 @dataclass(frozen=True, slots=True)
 class UnpackWork:
     """The work of one task of `unpack`. Spark sends this object to the tasks.
 
-    kept: names of the columns to keep. Batches have these columns first, with other names, and then
-    `body`. wanted: schema of the rows. fails: True to raise an error for a corrupt message, False
-    to return its text in a column. batch_rows: maximum number of rows of a record batch. tells:
-    True to add a last column that says why a message cannot be opened.
+    kept: names of the columns to keep. In a batch, these columns come first, under other names, and
+    `body` follows. wanted: schema of the rows. fails: True to raise an error for a message that
+    cannot be opened, False to return its text in a column. batch_rows: maximum number of rows of a
+    record batch. tells: True to add a last column that says why a message cannot be opened.
     """
 
     kept: tuple[str, ...]
@@ -89,7 +89,7 @@ class UnpackWork:
 def _body(stored: pa.Scalar) -> str | bytes | None:
     """Return a body.
 
-    Spark allows a string that is not UTF-8; such a string is returned as bytes.
+    Spark allows strings that are not UTF-8. Such a string is returned as bytes.
     """
     try:
         body: str | bytes | None = stored.as_py()
@@ -104,7 +104,7 @@ def _text(body: str | bytes | None) -> str | None:
 
 
 class _Noted:
-    """Corrupt messages of a task, for the task's log."""
+    """Messages that a task could not open, for the log."""
 
     def __init__(self) -> None:
         self._count = 0
@@ -123,7 +123,7 @@ class _Noted:
 
 
 class _Pending:
-    """Rows of one batch's messages that will leave the task in one record batch."""
+    """Rows from messages of one input batch that the task will yield in one record batch."""
 
     def __init__(self, work: UnpackWork, batch: pa.RecordBatch) -> None:
         self._work = work
@@ -141,7 +141,7 @@ class _Pending:
     def add(
         self, place: int, first: int, rows: pa.RecordBatch, body_size: int
     ) -> Iterator[pa.RecordBatch]:
-        """Add rows of a message. first: number of the first of these rows in the message."""
+        """Add rows of a message. first: position of the first of these rows in the message."""
         row_bytes = self._kept.slice(place, 1).nbytes
         row_bytes += body_size if self._body is not None else 0
         own = rows.nbytes // max(1, rows.num_rows)

@@ -1,4 +1,4 @@
-"""Splitting of a stored pack into smaller packs or lines of JSON, for the command line."""
+"""Splits a stored pack into smaller packs or lines of JSON, for the command line."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ from .json_format import least_bytes, lines_of
 from .json_values import parsed
 
 ALONE_AT_MOST = 1_000
-"""Number of parts of a pack with more than `ALONE_AT_MOST` rows. Splitting is needed because
-isolation cannot cut a single message."""
+"""Number of parts into which a pack with more than `ALONE_AT_MOST` rows is split. Splitting is
+needed because the isolation of poison messages cannot cut a message."""
 
 PARTS = 32
 _NAMES_AT_MOST = 1_000
@@ -30,7 +30,7 @@ _BOUNDS = PackBounds()
 class StoredPack:
     """A pack in the form that a queue stores.
 
-    wraps: converts a pack's bytes to the text to store.
+    wraps: converts the bytes of a pack to the text that a queue stores.
     """
 
     body: PackBody
@@ -51,7 +51,8 @@ class StoredPack:
             return fields | {"error": str(error)}
 
     def lines(self) -> list[str]:
-        """Return the rows as JSON. Raises CorruptPack, and InvalidRow if JSON cannot hold a value.
+        """Return the rows as JSON. Raises CorruptPack, and InvalidRow for a value that JSON cannot
+        represent.
 
         The limit on the bytes of rows also applies to the lines, because JSON repeats the names of
         columns in every line.
@@ -77,9 +78,9 @@ class StoredPack:
     def parts(self) -> Iterator[str]:
         """Yield the texts of packs that replace this pack, in the order of the rows.
 
-        Each pack has one row. For more than 1,000 rows, there are 32 packs.
+        Each of these packs has one row. If this pack has more than 1,000 rows, there are 32 packs.
 
-        If the pack has at most one row, no text is yielded. Raises CorruptPack, and InvalidRow for
+        If this pack has at most one row, no text is yielded. Raises CorruptPack, and InvalidRow for
         a part that readers would refuse.
         """
         chosen = FORMATS[self.body.kind.value]
@@ -105,14 +106,14 @@ class StoredPack:
 
 
 def _naming_all(lines: Sequence[bytes], size: int) -> Sequence[bytes]:
-    """Return the lines, with all names in the first line of each part.
+    """Add all names of the pack to the first line of each part, and return the lines.
 
-    The lines are cut into parts of `size` lines. The first line of each part gets all names of the
-    pack that the line does not have, with the value null.
+    A part has `size` lines. Names that the first line of a part does not have are added with the
+    value null.
 
-    Without these names, a reader could refuse a part that has none of the reader's columns,
-    although `{}` in the whole pack is a row of NULLs. If a line cannot be parsed, or if there are
-    too many names, all lines stay unchanged.
+    Without these names, a reader could refuse a part because it has none of the reader's columns,
+    although the reader accepts the whole pack, in which `{}` is a row of NULLs. If a line cannot be
+    parsed, or if there are too many names, all lines are returned unchanged.
     """
     names: dict[str, str] = {}
     objects: list[dict[str, Any]] = []
@@ -138,9 +139,10 @@ def _naming_all(lines: Sequence[bytes], size: int) -> Sequence[bytes]:
 
 
 def stored_pack(text: str) -> StoredPack | None:
-    """Return the pack in a message's text with any `messageEncoding`; None if there is no pack.
+    """Return the pack in a message's text; None if the text is no pack. `messageEncoding` need not
+    be known.
 
-    If the messages of a queue are in base64, a pack with `body="text"` is encoded twice.
+    A pack with `body="text"` in a queue with base64 messages is in base64 twice.
     """
     for wraps, inner in ((_once, text), (_twice, _decoded(text))):
         try:
@@ -155,8 +157,8 @@ def stored_pack(text: str) -> StoredPack | None:
 def split(text: str) -> list[str]:
     """Return the texts that replace a message's text: the parts of a pack, or the same text.
 
-    If a part does not fit into a message, returns the same text. Another writer may have compressed
-    the rows better.
+    If a part does not fit into a message, returns the same text. A part can be too large if another
+    writer compressed the rows better.
     """
     pack = stored_pack(text)
     if pack is None or not pack.body.kind.is_pack:

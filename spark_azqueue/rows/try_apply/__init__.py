@@ -1,1 +1,2 @@
-"""`try_apply` in a task: call a function on pieces of rows, and find the rows that make it fail."""
+"""`try_apply` in a task: calls a function on groups of rows, and finds the rows that make the
+function fail."""

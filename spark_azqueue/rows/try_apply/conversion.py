@@ -1,4 +1,4 @@
-"""Conversion of rows for a user's function, and of the function's result to columns."""
+"""Converts rows for a user's function, and the function's result to columns."""
 
 from __future__ import annotations
 
@@ -17,7 +17,8 @@ _Change = Callable[[datetime.datetime], datetime.datetime]
 
 
 def uses_arrow(function: Function) -> bool:
-    """True if the type hint of the function's parameter is `pyarrow.Table`, also as a text."""
+    """Return True if the type hint of the function's parameter is `pyarrow.Table`. The hint may be
+    a string."""
     try:
         parameters = list(inspect.signature(function).parameters.values())
     except (TypeError, ValueError):
@@ -27,7 +28,7 @@ def uses_arrow(function: Function) -> bool:
 
 
 def is_zone(name: str) -> bool:
-    """True if pyarrow and pandas support a session's time zone.
+    """Return True if pyarrow and pandas support this time zone of a session.
 
     Spark supports more time zones, such as UTC+3.
     """
@@ -45,7 +46,7 @@ def called_with_pandas(
 
     Raises the function's errors, ResultMismatch, and errors of pyarrow and pandas.
 
-    wanted: the nullable columns to take from the result. zone: the time zone of times that have no
+    wanted: the columns to take from the result, all nullable. zone: time zone of times that have no
     time zone.
     """
     import pandas as pd
@@ -71,7 +72,7 @@ def called_with_arrow(
 ) -> list[pa.Array]:
     """Call a function with a pyarrow Table, and convert the result, a Table or a record batch.
 
-    A Table has no index, so the result's rows must have the order of the given rows.
+    A Table has no index, so the function must return the rows in the order in which it gets them.
     """
     result = function(pa.Table.from_batches([rows]))
     if not isinstance(result, (pa.Table, pa.RecordBatch)):
@@ -98,7 +99,7 @@ def _place(names: Sequence[Any], name: str) -> int:
 
 
 def _frame(rows: pa.RecordBatch, zone: str) -> Any:
-    """Return a copy of the rows in the form of `mapInPandas`.
+    """Return a copy of the rows as a pandas DataFrame, as Spark's `mapInPandas` makes it.
 
     Instants become local times of `zone`, without a time zone.
     """
@@ -163,12 +164,12 @@ def _not_convertible(error: Exception, field: pa.Field) -> ResultMismatch | Memo
 
 
 def _has_instants(kind: pa.DataType) -> bool:
-    """True for Spark's type TIMESTAMP, and for types that contain TIMESTAMP."""
+    """Return True for Spark's type TIMESTAMP, and for types that contain TIMESTAMP."""
     return "tz=" in str(kind)
 
 
 def _each_time(value: Any, change: _Change) -> Any:
-    """Return the value with each time in it changed, including nested times."""
+    """Return the value after applying `change` to every time in it, including nested times."""
     if isinstance(value, datetime.datetime):
         return change(value)
     if isinstance(value, dict):

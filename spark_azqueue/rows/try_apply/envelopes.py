@@ -1,4 +1,4 @@
-"""The tasks of `dead_letters`, which make envelopes of failed rows."""
+"""The work of the tasks of `dead_letters`: makes envelopes for failed rows."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _SCHEMA = pa.schema({"body": pa.string(), "time_to_live": pa.int32()})
 
 
 def envelopes(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """Yield a row to send for each row.
+    """Yield, for each row, the row to send.
 
     Raises InvalidRow for a row without a body.
 
@@ -33,16 +33,17 @@ def envelopes(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
 
 @dataclass(frozen=True, slots=True)
 class RowEnvelopes:
-    """Envelopes of rows from packed messages. Every row is packed by itself.
+    """Envelopes for rows from packed messages. Every row is packed into a message of its own.
 
-    names: of the row's own columns. Batches have these columns last, under other names, in place of
-    `body`.
+    names: names of the row's own columns. In a batch, these columns are in place of `body`: they
+    come last, under other names.
     """
 
     names: tuple[str, ...]
 
     def on(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        """Yield a row to send for each row. A message that cannot be unpacked keeps its text."""
+        """Yield, for each row, the row to send. For a message that could not be unpacked, this is
+        the message's text."""
         for batch in batches:
             first = batch.num_columns - len(self.names)
             own = pa.RecordBatch.from_arrays(batch.columns[first:], names=list(self.names))

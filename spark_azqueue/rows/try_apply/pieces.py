@@ -1,4 +1,4 @@
-"""Halving of rows until each row that makes a function fail is alone; detection of outages."""
+"""Finds the rows that make a function fail, by halving groups of rows. Detects outages."""
 
 from __future__ import annotations
 
@@ -15,15 +15,15 @@ from .reasons import reason_of
 T = TypeVar("T")
 
 _NOT_OF_A_ROW = (ImportError, MemoryError, KeyboardInterrupt, SystemExit, GeneratorExit)
-"""Errors that are raised immediately. The cause of any other error may be a row, even if the error
-is a BaseException, such as a panic of a Rust library."""
+"""Errors that no row causes, so that they are raised immediately. Any other error may be caused by
+a row, even a BaseException, such as a panic of a Rust library."""
 
 
 @dataclass(frozen=True, slots=True)
 class Tried(Generic[T]):
-    """Result of a function for consecutive rows.
+    """Result of calling a function on consecutive rows.
 
-    failed: the reason if a single row failed, else None.
+    failed: the reason, if a single row failed; else None.
     """
 
     start: int
@@ -33,7 +33,8 @@ class Tried(Generic[T]):
 
 
 class Failures:
-    """Failures of a task and of earlier batches, to decide if single rows are the cause.
+    """Failures of a task and of earlier batches, from which the task decides whether single rows
+    are the cause.
 
     limit: the task fails if this many consecutive rows fail at the same place. None for no limit.
     """
@@ -44,10 +45,11 @@ class Failures:
         self._place = ""
         self._reason = ""
         self.in_a_row = 0
-        """Number of the last consecutive rows that failed at the same place; 0 without a limit."""
+        """How many of the last rows failed one after the other at the same place; 0 without a
+        limit."""
 
     def succeeded(self, rows: int) -> None:
-        """Record rows for which the function returned a result."""
+        """Record a number of rows for which the function returned a result."""
         self._rows += rows
         self.in_a_row = 0
 
@@ -65,7 +67,7 @@ class Failures:
     def ended(self) -> None:
         """Record the end of the task.
 
-        Raises FunctionFailed if all rows failed, and their number is at least the limit.
+        Raises FunctionFailed if all rows failed, and there were at least `limit` rows.
         """
         if self._limit is not None and self._failed == self._rows >= self._limit:
             raise self._error(f"all {self._rows:,} rows since the start failed")
@@ -87,7 +89,7 @@ def outage(what: str, reason: str) -> FunctionFailed:
 
 
 def name_of(function: Callable[..., object]) -> str:
-    """Return the function's name, which is the same for each copy in a batch or a task."""
+    """Return the function's name, which is the same for each pickled copy of the function."""
     while isinstance(function, functools.partial):
         function = function.func
     named = function if hasattr(function, "__qualname__") else type(function)
@@ -98,7 +100,7 @@ def name_of(function: Callable[..., object]) -> str:
 class StreamTask:
     """A task of a stream.
 
-    run: ids of the query's run and of the function. part: number of the task in the batch.
+    run: id of the query's run, and id of the function. part: number of the task in the batch.
     """
 
     run: tuple[str, str]
@@ -108,9 +110,11 @@ class StreamTask:
 
 @dataclass(slots=True)
 class EarlierTasks:
-    """Failures of the tasks of streams that ran in this Python process. Spark reuses the process.
+    """Failures of the earlier tasks of streams in this Python process, which Spark reuses for
+    several tasks.
 
-    A retried task starts with no failures, so no row is counted twice.
+    If Spark retries a task, the task starts without earlier failures. So no failed row is counted
+    twice.
     """
 
     _newest: dict[tuple[str, str], tuple[str, frozenset[int], Failures]] = field(
@@ -118,7 +122,7 @@ class EarlierTasks:
     )
 
     def before(self, task: StreamTask | None, limit: int | None) -> Failures:
-        """Return the failures that count at this task's start. task: None outside of streams."""
+        """Return the failures with which this task starts. task: None outside of streams."""
         batch, parts, failures = self._newest.get(task.run, _NOTHING) if task else _NOTHING
         if failures is None or (task and task.batch == batch and task.part in parts):
             return Failures(limit)
@@ -143,17 +147,19 @@ _RUNS_AT_MOST = 100
 
 
 class BatchesOfFailures:
-    """Numbers of failed rows since a stream's last good row. Used by `split_apply`."""
+    """For each stream, the number of failed rows since the last good row. Used by `split_apply`."""
 
     def __init__(self) -> None:
         self._rows: dict[tuple[str, str], int] = {}
 
     def with_batch(self, stream: tuple[str, str], *, good: int, dead: int) -> int:
-        """Return the failed rows since the last batch with a good row, including this batch."""
+        """Return the number of failed rows since the last batch with a good row, including this
+        batch."""
         return 0 if good else self._rows.get(stream, 0) + dead
 
     def written(self, stream: tuple[str, str], *, good: int, dead: int) -> None:
-        """Count a batch after its rows were written, so that a repeated batch counts once."""
+        """Count a batch. Called after its rows were written, so that a batch that is repeated
+        counts once."""
         rows = self.with_batch(stream, good=good, dead=dead)
         self._rows.pop(stream, None)
         if rows:
@@ -163,7 +169,7 @@ class BatchesOfFailures:
 
 
 def isolated(rows: int, attempt: Callable[[int, int], T], failures: Failures) -> Iterator[Tried[T]]:
-    """Try rows together, then halves of failing rows, down to single rows.
+    """Try all rows together; if they fail, try each half, down to single rows.
 
     Results are yielded in the order of the rows. Each row is in one result.
 

@@ -1,4 +1,5 @@
-"""Reason why a function failed on a row, as a text for a column: short, and without secrets."""
+"""Makes the text of a column that says why a function failed on a row: short, and without
+secrets."""
 
 from __future__ import annotations
 
@@ -29,10 +30,9 @@ class ResultMismatch(Exception):  # noqa: N818
 
 
 def reason_of(error: BaseException) -> tuple[str, str]:
-    """Return the text for an error, and the place that raised the error.
+    """Return the text for an error, and the place at which the error was raised.
 
-    The text has the error's type and message, and the line of the user's code that raised the
-    error, if any.
+    The text has the type and message of the error and, if known, the line of the user's code.
     """
     kind = _name(type(error))
     found = _users_line(error.__traceback__)
@@ -70,7 +70,7 @@ def _short(text: str) -> str:
 def _users_line(trace: TracebackType | None) -> tuple[CodeType, int] | None:
     """Return the innermost line of the user's code.
 
-    If no line is the user's, return the first line of any package.
+    If no line belongs to the user's code, returns the first line of any package.
     """
     lines = [
         (frame.f_code, line)

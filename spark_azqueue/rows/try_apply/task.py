@@ -1,4 +1,4 @@
-"""The tasks of `try_apply`, which process Spark's record batches."""
+"""The work of the tasks of `try_apply` on Spark's record batches."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _earlier = EarlierTasks()
 
 
 def stream_task(name: str) -> StreamTask | None:
-    """Return the stream's task that runs this code; None outside of streams.
+    """Return the stream's task in which this code runs; None outside of streams.
 
     name: name of the function.
     """
@@ -32,9 +32,10 @@ class Work:
     """The work of one task of `try_apply`. Spark sends this object to the tasks.
 
     uses_arrow: True if the function takes and returns a pyarrow Table. kept: names of the columns
-    to keep. added: names of the columns to add. The last added column is for the error. Batches
-    have the columns to keep first, with other names, and then a column of NULLs for each column to
-    add. These columns have Spark's types. zone: the session's time zone. limit: see `Failures`.
+    to keep. added: names of the columns to add; the last of them is for the error. In a batch, the
+    columns to keep come first, under other names, and a column of NULLs for each column to add
+    follows. The columns of NULLs have Spark's types. zone: the session's time zone. limit: see
+    `Failures`.
     """
 
     function: Function
@@ -53,11 +54,12 @@ class Work:
     ) -> Iterator[pa.RecordBatch]:
         """Yield the same rows in the same order, with the columns to keep and the columns to add.
 
-        If the last rows failed, they wait for the next rows. So the rows of an outage do not leave
-        the task. Raises FunctionFailed (see `Failures`).
+        If the last rows failed, they are yielded only after a later row succeeds. So rows that
+        failed because of an outage are not yielded before the task fails. Raises FunctionFailed
+        (see `Failures`).
 
-        earlier: failures of earlier tasks in this process, which also count. task: the stream's
-        task, by default the running task.
+        earlier: failures of earlier tasks in this process, which count toward the limit. task: the
+        stream's task; by default the task in which this code runs.
         """
         task = task or stream_task(name_of(self.function))
         failures = earlier.before(task, self.limit)

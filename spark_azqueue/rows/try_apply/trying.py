@@ -1,4 +1,4 @@
-"""`try_apply`: call a function on rows, and return the reason of a failure as a value.
+"""`try_apply`: calls a function on rows, and returns the reason of a failure as a value.
 
 See docs/bad-rows.md.
 """
@@ -51,21 +51,21 @@ def try_apply(
         scored = try_apply(orders, score, "score DOUBLE")
 
     df: rows of a stream, a batch or a Connect client. Its columns stay unchanged.
-    function: takes a copy of some rows as a pandas DataFrame, as in `mapInPandas`, and returns a
-        DataFrame with the same number of rows, the same index and the columns of `schema`. With the
-        type hint `pyarrow.Table` on its parameter, the function takes and returns tables. If the
+    function: gets a copy of some rows as a pandas DataFrame, as in `mapInPandas`, and returns a
+        DataFrame with the same number of rows, the same index and the columns of `schema`. If the
+        type hint of its parameter is `pyarrow.Table`, the function gets and returns tables. If the
         function raises, or its result does not convert to `schema`, the function is called again
         for halves of the rows, down to single rows.
     schema: the columns to add, a text or a StructType. A failed row has NULL in these columns.
     batch_rows: maximum number of rows of a call. error: name of the column to add for the error's
         type, short message (without secrets) and line of your code; NULL for a good row.
     limit: the task fails with FunctionFailed if this many consecutive rows fail on the same line,
-        or if all rows since the start, at least this many, fail. A stream's earlier batches count
+        or if all rows since the start, at least this many, fail. Earlier batches of a stream count
         while Spark keeps their Python process. None for no limit. ImportError and MemoryError fail
         the task at once.
 
-    Returns one row for each row, in order. Each action on the result calls the function again: see
-    `split_apply`. Raises InvalidOption and InvalidSchema.
+    Returns one row for each row of `df`, in order. Each action on the result calls the function
+    again: see `split_apply`. Raises InvalidOption and InvalidSchema.
     """
     _check_function(function)
     check_number("try_apply", "batch_rows", batch_rows)
@@ -90,7 +90,7 @@ def try_apply(
     def tried(batches: Iterable[Any]) -> Iterator[Any]:
         return work.on(batches)
 
-    # The names are numbers, because `mapInArrow` allows no repeated name, and no dot.
+    # The names are numbers, because `mapInArrow` allows no name twice, and no dot in a name.
     numbers = [f"_{n}" for n in range(len(kept) + len(added))]
     numbered = [
         StructField(number, field.dataType, field.nullable, field.metadata)
@@ -101,7 +101,7 @@ def try_apply(
 
 
 def dead_letters(df: DataFrame, reason: str = "error") -> DataFrame:
-    """Make the rows to send to a poison queue, in the source's envelopes.
+    """Make the rows to send to a poison queue, as the source's envelopes.
 
     df: rows with the source's columns `message_id`, `queue` and `body`. Optional columns are
         `insertion_time`, `dequeue_count` and `_corrupt_record`. Rows of `unpack` need no body: each
@@ -167,7 +167,7 @@ _CORRUPT = "_corrupt_record"
 
 @dataclass(frozen=True)
 class SplitRows:
-    """Numbers of rows that `split_apply` wrote."""
+    """Numbers of good and of failed rows that `split_apply` wrote."""
 
     good: int
     dead: int
@@ -186,9 +186,9 @@ def split_apply(
 ) -> SplitRows:
     """Call a function once on a batch of `foreachBatch`; write good and failed rows separately.
 
-    If a result of `try_apply` is written twice, the function is called twice per row. A row that
-    fails only once may be in neither write. So the results are stored first (`localCheckpoint`). If
-    stored results are lost, a write fails.
+    If two writes used one result of `try_apply`, each write would call the function. A row that
+    fails only once could then be in neither write. So this function stores the results first
+    (`localCheckpoint`). If they are lost, a write fails.
 
     good: a function that writes the rows without an error, with the columns of the batch and of
         `schema`. dead: a function that writes the failed rows, with the column `error`. Each
@@ -246,7 +246,7 @@ def _query(batch: DataFrame) -> str:
 
 
 def _stored(df: DataFrame) -> DataFrame:
-    """Evaluate the rows once, and store them. Later reads do not evaluate the rows again."""
+    """Evaluate the rows once, and store them, so that later reads do not evaluate the rows."""
     conf = df.sparkSession.conf
     if str(conf.get("spark.speculation", "false")).lower() != "true":
         return df.localCheckpoint()
@@ -260,7 +260,7 @@ def _stored(df: DataFrame) -> DataFrame:
 
 
 def _named(column: str) -> Column:
-    """Return the column with exactly this name, which may have any characters."""
+    """Return the column with exactly this name. The name may have any characters."""
     return F.col("`" + column.replace("`", "``") + "`")
 
 
@@ -287,7 +287,7 @@ def _parsed(schema: StructType | str) -> StructType:
 
 
 def _nullable(schema: StructType) -> StructType:
-    """Return the schema with NULL allowed everywhere.
+    """Return the schema with all fields nullable.
 
     Spark does not check a function's results for NULL.
     """

@@ -34,14 +34,14 @@ class _ToBlobs(Call[T]):
     of: ClassVar[str] = "in container"
 
     def _unlike(self, detail: str) -> ServiceError:
-        """Make the error for an answer that the service would not send."""
+        """Make the error for an answer that Azure Storage cannot have sent."""
         place = f"{self.of} '{self.queue.name}' of account" if self.of else "account"
         return not_the_service(f"{self.doing} {place} '{self.queue.account}'", detail)
 
 
 @dataclass(frozen=True, slots=True)
 class _OfBlob(_ToBlobs[T]):
-    """A call for one blob. path: name of the blob. needs: the required permission, in words for
+    """A call for one blob. path: name of the blob. needs: the required permission, as text for
     errors.
     """
 
@@ -93,7 +93,7 @@ _RANGE = re.compile(r"bytes 0-(-1|[0-9]{1,18})/([0-9]{1,18})")
 
 @dataclass(frozen=True, slots=True)
 class GetBlob(_OfBlob[bytes]):
-    """Read at most the first `most` bytes of a blob. Never decompress them."""
+    """Read at most the first `most` bytes of a blob, without decompressing them."""
 
     most: int
     verb: ClassVar[str] = "read"
@@ -127,7 +127,7 @@ class DeleteBlob(_OfBlob[None]):
 class LookAtBlob(_OfBlob[Mapping[str, str]]):
     """Return a blob's properties: the headers of the answer, by lower-case name.
 
-    The answer has no body. So an answer with an error status may have no error code.
+    The answer has no body. So an answer with an error status may lack the error code.
     """
 
     verb: ClassVar[str] = "look at"
@@ -143,8 +143,8 @@ class LookAtBlob(_OfBlob[Mapping[str, str]]):
 class ListBlobs(_OfBlob["tuple[list[Stored], str]"]):
     """Return one page of the blobs whose names begin with `path`, and the marker of the next page.
 
-    count: maximum number of blobs on the page. 100 blobs with their properties fit into the size
-    limit of an answer.
+    count: maximum number of blobs on the page. A page of 100 blobs with their properties fits into
+    the size limit of an answer.
     """
 
     marker: str = ""
@@ -168,7 +168,7 @@ class ListBlobs(_OfBlob["tuple[list[Stored], str]"]):
 
 @dataclass(frozen=True, slots=True)
 class _OfContainer(_ToBlobs[T]):
-    """A call for a whole container. A SAS for one container does not permit any of these calls."""
+    """A call for a whole container. A SAS for one container does not permit such a call."""
 
     of: ClassVar[str] = "container"
     of_account: ClassVar[bool] = True

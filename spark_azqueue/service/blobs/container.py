@@ -19,19 +19,18 @@ from .calls import CreateContainer, DeleteBlob, DeleteContainer, GetBlob
 T = TypeVar("T")
 
 CALL_S = 60.0
-"""Maximum time of a call with all its attempts, in seconds. The time to transfer a body is added.
-"""
+"""Maximum time of a call with all its attempts, in seconds, besides the time to transfer a body."""
 
 _NOTHING_IN_RANGE = 416
 
 SLOWEST_BYTES_PER_S = 128 * 1024
-"""Transfer rate that the deadline of a call assumes for the body."""
+"""Lowest transfer rate of a body that the maximum time of a call allows for."""
 
 _ATTEMPT_S = 15.0
-"""Maximum time to wait for the answer to one small request, in seconds.
+"""Maximum time to wait for the answer to an attempt without a large body, in seconds.
 
-A request on a dead connection never gets an answer. So this time is shorter than the 60 s of a
-call, and leaves time for another attempt.
+A request on a broken connection gets no answer. So this time is shorter than the 60 s of a call,
+which leaves time for another attempt.
 """
 
 
@@ -43,9 +42,9 @@ class Container:
     ) -> None:
         """Store the name of the container. Sends no request.
 
-        account: the account; its `url` is the blob endpoint. if_missing: the remedy that the error
-        for a missing container states. within_s: maximum time of a call in seconds. The time to
-        transfer a body is added.
+        account: the account; its `url` is the blob endpoint. if_missing: remedy, for the error
+        about a missing container. within_s: maximum time of a call in seconds, besides the time to
+        transfer a body.
         """
         self.ref = QueueRef(account.name, name)
         self._if_missing = if_missing
@@ -76,8 +75,9 @@ class Container:
         """Make a call, with retries. Raises ServiceError.
 
         size: bytes of the body of the request or the answer. retry_s: seconds after which no
-        further attempt begins. None means the call's maximum time without the time for a body.
-        within_s: seconds that the caller has left, if the call may otherwise take longer.
+        further attempt begins; None for the call's maximum time without the time to transfer a
+        body. within_s: number of seconds that the caller has left; None if the call may take its
+        maximum time.
         """
         seconds = self.seconds(size) if within_s is None else min(within_s, self.seconds(size))
         attempt_s = min(_ATTEMPT_S, self._within_s / 4) + size / SLOWEST_BYTES_PER_S
@@ -88,7 +88,7 @@ class Container:
         """Read at most the first `most` bytes of a blob, with retries. Return None if the blob does
         not exist.
 
-        Requests at most `most` bytes, and never decompresses them.
+        Requests no more than these bytes, and never decompresses them.
         """
         try:
             return self.do(GetBlob(self.ref, path, needs, most), most)
@@ -122,7 +122,7 @@ class Container:
         self.once(DeleteContainer(self.ref))
 
     def close(self) -> None:
-        """Close the connections. A later call opens new ones."""
+        """Close the connections. A later call opens new connections."""
         self._session.close()
 
     def _told(self, call: Call[T], retry: RetryPolicy | None, within_s: float) -> T:

@@ -21,7 +21,7 @@ def etag_of(container: Container, path: str) -> str | None:
     try:
         properties = container.do(LookAtBlob(container.ref, path, _NEEDS))
     except ServiceError as error:
-        # An answer to a HEAD request may have no error code
+        # an answer to a HEAD request may lack the error code
         if error.status == 404 and error.code != "ContainerNotFound":
             return None
         raise

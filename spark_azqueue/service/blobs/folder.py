@@ -1,7 +1,7 @@
-"""A folder for a log in a container. Each blob is written once.
+"""A folder for a log in a container. Each object of the log is one blob, which is written once.
 
-This is a `LogStore` (journal/store.py). One Put Blob with `If-None-Match: *` creates a blob. So one
-of two concurrent writers wins, and no reader sees a partly written blob.
+This is a `LogStore` (journal/store.py). One Put Blob with `If-None-Match: *` creates a blob. So
+only one of two concurrent writers succeeds, and no reader gets a partly written blob.
 """
 
 from __future__ import annotations
@@ -21,12 +21,12 @@ _PAGE = 100
 """
 _MOST_PAGES = 10 * MOST_NAMES // _PAGE
 _LIST_CALLS = 10
-"""Maximum time for all pages of a list, as a multiple of the time of one call."""
+"""Maximum time for all pages of a listing, as a multiple of the maximum time of one call."""
 _EXISTS = ("BlobAlreadyExists", "ConditionNotMet", "UnauthorizedBlobOverwrite")
-"""Error codes of a put if the blob exists.
+"""Error codes of a put that was refused because the blob exists.
 
-If a SAS has the permission 'c' but not 'w', the service sends the last code without checking
-whether the blob exists.
+The service also sends the last code without checking whether the blob exists, if the SAS has the
+permission 'c' but not 'w'.
 """
 
 
@@ -48,8 +48,8 @@ class BlobFolder:
         """Store the name of the folder. Sends no request.
 
         account: the account; its `url` is the blob endpoint. within_s: maximum time of a call in
-        seconds. The time to transfer an object is added. `names` makes one call per page, and may
-        take ten times as long in total.
+        seconds, besides the time to transfer an object. `names` makes one call for each page, and
+        may take ten times as long in total.
         """
         self.kind = kind
         self._folder = folder
@@ -63,7 +63,7 @@ class BlobFolder:
 
     @property
     def container(self) -> Container:
-        """The container that holds the folder."""
+        """The container that contains the folder."""
         return self._container
 
     @property
@@ -81,7 +81,8 @@ class BlobFolder:
     def put_new(self, name: str, data: bytes) -> bool:
         """Create a blob in one request; each retry sends the same bytes. See `LogStore`.
 
-        Raises ServiceError, whose `may_have_taken_effect` covers all attempts.
+        Raises ServiceError. Its `may_have_taken_effect` is true if any attempt may have taken
+        effect.
         """
         call = PutBlob(self._container.ref, self._path(name), self.kind.needs, data)
         size = len(data)
@@ -96,7 +97,7 @@ class BlobFolder:
     def get(self, name: str, most: int) -> bytes | None:
         """Read at most the first `most` bytes of a blob, with retries. See `LogStore`.
 
-        Requests at most `most` bytes, and never decompresses them. Raises ServiceError.
+        Requests no more than these bytes, and never decompresses them. Raises ServiceError.
         """
         return self._container.read(self._path(name), most, self.kind.needs)
 
@@ -136,8 +137,8 @@ class BlobFolder:
         self._container.delete(self._path(name), self.kind.needs)
 
     def protection(self, name: str) -> Protection:
-        """Return the settings of the account that keep deleted blobs. name: name of an existing
-        object.
+        """Return the settings that keep deleted blobs. name: name of an existing object of the
+        folder.
 
         Raises ServiceError.
         """
@@ -147,19 +148,19 @@ class BlobFolder:
         """Do nothing: an incomplete upload leaves no blob."""
 
     def close(self) -> None:
-        """Close the connections. A later call opens new ones."""
+        """Close the connections. A later call opens new connections."""
         self._container.close()
 
     def _path(self, name: str) -> str:
         return f"{self._folder}/{checked_object(name)}"
 
     def _is_there(self, error: ServiceError, name: str) -> bool:
-        """True if a put was refused because this blob exists. The service may send either code."""
+        """Return True if a put was refused because this blob exists."""
         if error.code in _EXISTS:
             return True
         if error.code != "AuthorizationPermissionMismatch":
             return False
-        try:  # this code may also mean that the credential may not put
+        try:  # this code may also mean that the credential lacks permission
             return self.get(name, 1) is not None
         except ServiceError:
             return False

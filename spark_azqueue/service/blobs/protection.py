@@ -1,6 +1,6 @@
-"""Settings of the blob service that keep blobs after this package has deleted them.
+"""Reads the settings of the blob service that keep blobs after this package has deleted them.
 
-Lifecycle rules are not included: only Azure's resource manager returns them, and it needs other
+Lifecycle rules are not read: only Azure's resource manager returns them, and it needs other
 credentials.
 """
 

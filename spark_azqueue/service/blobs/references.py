@@ -1,10 +1,11 @@
-"""largeBody=blob: the reference that a message contains if its body is stored as a blob.
+"""largeBody=blob: the reference that a message contains in place of a body that is stored as a
+blob.
 
     {"azqueue-blob":1,"container":"bodies","name":"<32 hexadecimal digits>","size":1048576}
 
 A body is a reference if and only if the body begins with `{"azqueue-blob":`. The number 1 is the
-version of the format. The sink stores every other body that begins with these characters as a blob,
-so only references begin with them. See docs/writing.md.
+version of the format. If a user's body begins with these characters, the sink stores it as a blob.
+So only references begin with them. See docs/writing.md.
 """
 
 from __future__ import annotations
@@ -29,7 +30,8 @@ MARK = '{"azqueue-blob":'
 MAX_BODY_BYTES = 2**30
 """Maximum size of a body: 1 GiB. A larger blob is not read.
 
-A column of one of Spark's Arrow batches holds at most 2 GiB, as does one value in the JVM.
+The limit is below 2 GiB, the maximum of a column in one of Spark's Arrow batches, and of a value in
+the JVM.
 """
 
 _NAME = re.compile(r"[0-9a-f]{32}")
@@ -45,7 +47,7 @@ class Large:
 
 @dataclass(frozen=True, slots=True)
 class Reference:
-    """Reference to the blob that holds a body. size: in bytes."""
+    """Reference to the blob that has a body. size: size of the blob in bytes."""
 
     container: str
     name: str
@@ -59,12 +61,12 @@ class Reference:
 
 
 def new_name() -> str:
-    """Return an unused blob name. Each enqueued reference has its own blob."""
+    """Return an unused name for a blob. Two messages never share a blob."""
     return uuid.uuid4().hex
 
 
 def is_blob_name(text: str) -> bool:
-    """True if `new_name` could have returned this name.
+    """Return True if `new_name` could have returned this name.
 
     Blobs with other names are never read or deleted.
     """
@@ -72,7 +74,8 @@ def is_blob_name(text: str) -> bool:
 
 
 def looks_like_reference(body: str | bytes | bytearray) -> bool:
-    """True if the body begins like a reference, of any version. The rest may be malformed."""
+    """Return True if the body begins like a reference of any version. The rest of the body may be
+    malformed."""
     if isinstance(body, str):
         return body.startswith(MARK)
     return body.startswith(MARK.encode())
@@ -81,9 +84,9 @@ def looks_like_reference(body: str | bytes | bytearray) -> bool:
 def read_reference(body: str | bytes, container: str) -> Reference | None:
     """Parse a decoded body as a reference. Returns None for an ordinary body.
 
-    container: the only container that a reference may name. If any container were allowed, a sender
-    of messages could make the source read and delete any blob of the account. Raises
-    UndecodableBody for a newer version, another container, or a damaged reference.
+    container: the only container that a reference may name. Otherwise a sender of messages could
+    make the source read and delete any blob of the account. Raises UndecodableBody for a newer
+    version, another container, or a damaged reference.
     """
     if not looks_like_reference(body):
         return None
@@ -109,7 +112,7 @@ def read_reference(body: str | bytes, container: str) -> Reference | None:
     if not isinstance(name, str) or not is_blob_name(name):
         raise _damaged()
     if found != container:
-        # The rules for container names are those for queue names
+        # container names follow the rules for queue names
         is_legal = isinstance(found, str) and is_queue_name(found)
         where = f"the container '{found}'" if is_legal else "no legal container"
         raise _unreadable(f"its body is in {where}, and option 'blobContainer' says '{container}'")

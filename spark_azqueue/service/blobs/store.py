@@ -1,4 +1,4 @@
-"""largeBody=blob: the container of large bodies, and the deletion of these blobs."""
+"""largeBody=blob: stores large bodies in a container, reads them, and deletes them."""
 
 from __future__ import annotations
 
@@ -40,8 +40,8 @@ class BlobStore:
         """Store the name of the container. Sends no request.
 
         account: the account; its `url` is the blob endpoint. create_container: True to create the
-        container if it is missing. within_s: maximum time of a call in seconds. The time to
-        transfer a body is added.
+        container if it is missing. within_s: maximum time of a call in seconds, besides the time to
+        transfer a body.
         """
         self._account = account
         self._name = container
@@ -57,9 +57,10 @@ class BlobStore:
     def put(self, body: Large) -> Reference:
         """Store a body under a new name, in one attempt.
 
-        The caller retries the upload and the enqueue together. If the answer to an enqueue is lost,
-        the message may exist twice, and each copy of the message needs its own blob. Raises
-        ServiceError. In that case, the body is not stored, or no message refers to the stored blob.
+        To retry, the caller stores the body again, then enqueues the message again: if the answer
+        to an enqueue is lost, the retry may make a second message, and each of the two messages
+        needs its own blob. Raises ServiceError. After this error, the body is not stored, or no
+        message refers to its blob.
         """
         name = new_name()
         kind = "text/plain; charset=utf-8" if body.is_text else "application/octet-stream"
@@ -78,8 +79,8 @@ class BlobStore:
 
         Raises LostBlob if the blob is missing, or if its size differs from the reference.
 
-        Requests at most one byte more than the size in the reference. Never decompresses, because
-        the size in the reference is the size of the blob.
+        Requests at most one byte more than the size in the reference. Never decompresses the blob,
+        because the size in the reference is the size of the stored blob.
         """
         size = reference.size
         data = self._container.read(reference.name, size + 1, _NEEDS["read"])
@@ -105,15 +106,16 @@ class BlobStore:
                 raise
 
     def close(self) -> None:
-        """Close the connections. A later call opens new ones."""
+        """Close the connections. A later call opens new connections."""
         self._container.close()
 
 
 class Removals:
-    """Deletes the blobs of settled messages in the background (best effort).
+    """Deletes the blobs of settled messages in the background. Failures are ignored.
 
-    If this process ends first, or if the service refuses the delete, the blob remains. No message
-    refers to such a blob, so a lifecycle rule of the container may delete it. See docs/writing.md.
+    If this process ends before the delete, or if the service refuses the delete, the blob remains.
+    No message refers to such a blob, so a lifecycle rule of the container may delete it. See
+    docs/writing.md.
     """
 
     def __init__(self, store: BlobStore, workers: Submits) -> None:
@@ -125,8 +127,8 @@ class Removals:
     def begin(self, name: str) -> Future[None] | None:
         """Start deleting a blob whose message was deleted. Never raises.
 
-        Returns a future that is done when the delete has ended. Returns None if the delete cannot
-        start.
+        Returns a future that is done when the delete has succeeded or failed. Returns None if the
+        delete cannot be started.
         """
         try:
             future = self._workers.submit(self._delete, name)

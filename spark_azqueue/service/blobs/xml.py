@@ -1,4 +1,4 @@
-"""Parsers for the XML of the blob service: pages of a list, and the account's settings."""
+"""Parsers for the XML of the blob service: pages of a listing, and the settings of the account."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from ..names import Stored
 
 _START = re.compile(rb"(?:\xef\xbb\xbf)?<[?E]")  # UTF-16 is refused, because it may hide a DOCTYPE
 _MOST_TAGS = 20_000
-"""Maximum number of tags on a page: 100 blobs with about 40 properties each."""
+"""Maximum number of tags on a page. A page has 100 blobs with about 40 properties each."""
 
 
 def blobs_in(document: bytes) -> tuple[list[Stored], str]:
     """Return the blobs of a page, with their full names, and the marker of the next page.
 
-    Raises ValueError if the document is not a complete page of a list.
+    Raises ValueError if the document is not a complete page of a listing.
     """
     root = parsed(document, _MOST_TAGS) if _START.match(document) else None
     if root is None:
@@ -51,7 +51,7 @@ def kept_days(document: bytes) -> int:
     """Return the number of days for which soft delete keeps a deleted blob, or 0 if soft delete is
     off.
 
-    Raises ValueError if the document does not have the settings of an account.
+    Raises ValueError if the document does not contain the settings of an account.
     """
     root = parsed(document, _MOST_TAGS)
     if root is None or root.tag != "StorageServiceProperties":

@@ -1,7 +1,7 @@
 """The calls to a queue as values: dequeue, peek, delete, update, release, put, count.
 
-All are in one file, because they share the code that writes requests. The calls that check a
-permission are in `reach.py`. The calls that create and list queues are in `management.py`.
+These calls are in one file, because they share the code that writes requests. The calls that check
+a permission are in `reach.py`. The calls that create and list queues are in `management.py`.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ T = TypeVar("T", covariant=True)
 log = logging.getLogger(__name__)
 
 MAX_COUNT = 10**15 - 1
-"""Upper limit for a message count in an answer. No queue has more messages."""
+"""Highest message count that is accepted in an answer. No queue has more messages."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,8 +51,8 @@ class Peeked(NamedTuple):
 
 
 def answered_at(answer: Answer) -> int | None:
-    """Return the time of an answer by the service's clock: microseconds since 1970, in whole
-    seconds.
+    """Return the time of an answer by the service's clock, in microseconds since 1970, rounded to
+    whole seconds.
 
     Returns None if the answer has no readable time.
     """
@@ -62,7 +62,7 @@ def answered_at(answer: Answer) -> int | None:
 
 @dataclass(frozen=True, slots=True)
 class Dequeue(Call[Page]):
-    """Lease up to `count` (1 to 32) messages for `visibility_s` (1 s to 7 days).
+    """Lease up to `count` messages (1 to 32) for `visibility_s` seconds (1 s to 7 days).
 
     If the answer is lost, the messages stay invisible for `visibility_s` seconds, and then become
     visible again. No message is lost.
@@ -134,12 +134,12 @@ class _Deletes(_ByReceipt[T]):
 
 @dataclass(frozen=True, slots=True)
 class Delete(_Deletes[Outcome]):
-    """Delete by receipt: OK, GONE, LOST or PROBABLY.
+    """Delete a message by its receipt. Returns OK, GONE, LOST or PROBABLY.
 
     PROBABLY: the service refused this attempt, and an earlier attempt got no answer. Either the
-    earlier attempt deleted the message, or another consumer holds the message. (With
-    leaseOn=executors, the time of the refusal decides between the two: see `DatedDelete`.) An
-    expired receipt remains valid until another consumer dequeues the message.
+    earlier attempt deleted the message, or another consumer has leased the message. (With
+    leaseOn=executors, the time of the refusal shows which is the case: see `DatedDelete`.) After a
+    lease has ended, its receipt stays valid until another consumer dequeues the message.
     """
 
     def result(self, answer: Answer) -> Outcome:
@@ -161,7 +161,7 @@ class Deleted(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class DatedDelete(_Deletes[Deleted]):
-    """Delete by receipt, as `Delete`, and return the time of a refusal."""
+    """Like `Delete`, but also returns the time of a refusal."""
 
     def result(self, answer: Answer) -> Deleted:
         return Deleted(Outcome.OK)
@@ -177,7 +177,7 @@ class Update(_ByReceipt["tuple[Outcome, Lease | None]"]):
     None, the message keeps its text.
 
     Returns the outcome and, if OK, the lease with its new receipt; the old receipt is invalid. If
-    the answer has no receipt, the lease is lost, although the update took effect.
+    the answer has no readable receipt, the lease is lost, although the update took effect.
     """
 
     visibility_s: Delay
@@ -211,8 +211,8 @@ class Update(_ByReceipt["tuple[Outcome, Lease | None]"]):
 class Release(_ByReceipt[Outcome]):
     """Make the message visible, now or later.
 
-    A success invalidates the receipt and drops the new receipt. A refusal means that the receipt
-    was already invalid.
+    After a success, the receipt is stale, and the new receipt is not returned. A refusal means that
+    the receipt was already stale.
     """
 
     delay: Delay = 0
@@ -233,12 +233,11 @@ class Release(_ByReceipt[Outcome]):
 
 @dataclass(frozen=True, slots=True)
 class Show(Release):
-    """Publish a message that was put with a delay, so that it becomes visible: OK, GONE, LOST or
-    PROBABLY.
+    """Publish a prepared message, which makes it visible. Returns OK, GONE, LOST or PROBABLY.
 
     Only the sender has the receipt. So a refusal means that an earlier update by the sender took
-    effect, that the message has expired, or that the queue was cleared. PROBABLY: an earlier
-    attempt of this call got no answer.
+    effect, the message has expired, or the queue was cleared. PROBABLY: an earlier attempt of this
+    call got no answer.
     """
 
     verb: ClassVar[str] = "show"
@@ -252,9 +251,9 @@ class Put(Call["Lease | None"]):
     """Enqueue a text. A retry after a lost answer may enqueue the text twice.
 
     delay_s: seconds until the message is visible. ttl_s: seconds until the message expires; -1
-    means never, None means 7 days. wants_lease: True to return the lease from the answer. The lease
-    is valid until a consumer dequeues or updates the message. Returns None without `wants_lease`,
-    and if the answer's lease is not readable.
+    means never, None means 7 days. wants_lease: True to return the lease from the answer. Its
+    receipt is valid until a consumer dequeues or updates the message. Returns None without
+    `wants_lease`, and if the lease in the answer is not readable.
     """
 
     queue: QueueRef
@@ -280,15 +279,13 @@ class Put(Call["Lease | None"]):
         return placed.lease if placed else None
 
     def placed(self, answer: Answer) -> Placed | None:
-        """Return the new message's lease and times from the answer. Return None if the answer is
-        not readable.
-        """
+        """Return the new message's lease and times; None if they are not readable in the answer."""
         return read_placed(self.queue, answer.body)
 
 
 @dataclass(frozen=True, slots=True)
 class Count(Call[int]):
-    """Return the approximate number of messages in the queue, including invisible ones."""
+    """Return the approximate number of messages in the queue, including invisible messages."""
 
     queue: QueueRef
     kind: ClassVar[str] = "count"

@@ -1,7 +1,7 @@
 """Client for the queues of one account.
 
-`in_flight` runs many calls at once. `now` and the methods of `Queue` make one attempt and wait for
-its answer.
+`in_flight` runs many calls concurrently. `now` and the methods of `Queue` make one attempt and wait
+for the answer.
 """
 
 from __future__ import annotations
@@ -33,8 +33,8 @@ class QueueClient:
     """The queues of one account. Thread-safe; do not share between processes."""
 
     def __init__(self, account: Account, session: Session | None = None) -> None:
-        """session: a session with limits or connections of its own. The default is a session with
-        the account's limits.
+        """session: a session with its own limits or connections; None for a session with the
+        account's limits.
         """
         self._session = session or Session(account)
 
@@ -43,11 +43,11 @@ class QueueClient:
         return Queue(self, ref)
 
     def in_flight(self) -> InFlight[Any, Any]:
-        """Return a runner for many concurrent calls of one thread."""
+        """Return an object that runs many concurrent calls of one thread."""
         return InFlight(self._session, self._session.wire())
 
     def now(self, call: Call[T]) -> T:
-        """Make one attempt of one call and wait for it. Raises ServiceError."""
+        """Make one attempt of a call, and wait for the answer. Raises ServiceError."""
         result: T = carried_out(self.in_flight(), call)
         return result
 
@@ -68,7 +68,7 @@ class QueueClient:
         return self._session.throttled
 
     def requests(self) -> dict[str, int]:
-        """Return the requests sent so far by kind, including repeats: {"dequeue": 12}."""
+        """Return the number of requests sent so far by kind, including retries: {"dequeue": 12}."""
         return self._session.requests()
 
     def latencies(self) -> dict[str, Histogram]:
@@ -79,11 +79,11 @@ class QueueClient:
 
     @property
     def limits(self) -> Limits:
-        """Limits that this process has learned for the queues."""
+        """Limits of the queues that this process has learned."""
         return self._session.limits
 
     def close(self) -> None:
-        """Close the connections. A later call opens new ones."""
+        """Close the connections. A later call opens new connections."""
         self._session.close()
 
 
@@ -103,17 +103,17 @@ class Queue:
         self._now(Put(self.ref, text, delay_s, ttl_s))
 
     def check(self) -> datetime:
-        """Check that the queue exists and that the credential may update its messages. Returns the
-        time by the service's clock.
+        """Check that the queue exists, and that the credential may update its messages. Returns the
+        service's time.
         """
         return self._now(ProbeUpdate(self.ref))
 
     def check_put(self) -> None:
         """Check that the credential may put into this queue, without adding a message.
 
-        The queue must exist. Sends a message that expires at the moment when it becomes visible.
-        The service refuses this message with 400 if the credential may put, and with 403 if not. If
-        a service accepted the message, no consumer would see the message. Raises AccessDenied,
+        The queue must exist. Sends a message that would expire at the moment at which it becomes
+        visible. The service refuses this message with 400 if the credential may put, and with 403
+        if not. If a service accepted the message, no consumer would get it. Raises AccessDenied,
         ServiceError.
         """
         try:

@@ -27,7 +27,7 @@ class FairQueue(Generic[Key, Item]):
     """
 
     def __init__(self) -> None:
-        # Has no empty entries. The first key is the key whose turn it is.
+        # No key has an empty entry. The first key is the key whose turn it is.
         self._lanes: dict[Key, deque[Item]] = {}
         self._count = 0
 
@@ -48,8 +48,8 @@ class FairQueue(Generic[Key, Item]):
         self._lanes.setdefault(key, deque()).appendleft(item)
 
     def next(self, without: Container[Key] = ()) -> tuple[Key, Item] | None:
-        """Remove and return the next item whose key is not in `without`. Return None if there is no
-        such item.
+        """Remove and return the next item whose key is not in `without`; None if there is no such
+        item.
         """
         for key in self._lanes:
             if key not in without:
@@ -66,7 +66,7 @@ class FairQueue(Generic[Key, Item]):
     def begin(self, begin: Callable[[Item], bool]) -> None:
         """Call `begin` for each item, and remove the item if `begin` returns True.
 
-        If `begin` returns False, the item's key has to wait.
+        If `begin` returns False, no further item of this key is tried.
         """
         full: set[Key] = set()
         while found := self.next(full):
@@ -94,7 +94,7 @@ T = TypeVar("T")
 Tag = TypeVar("Tag")
 
 MOST_WAITING = 32
-"""Maximum number of calls that wait for the limits of their queues while calls to other queues
+"""Maximum number of calls that wait because of their queues' limits, while calls to other queues
 begin.
 """
 
@@ -109,13 +109,14 @@ def results_of(
     without: Container[QueueRef] = (),
     then: Callable[[Tag, T | Exception], Iterable[tuple[Tag, Call[T]]]] = lambda tag, result: (),
 ) -> Generator[tuple[Tag, T | Exception], None, None]:
-    """Yield each call's tag with its result or its error, in the order in which the calls end.
+    """Make calls. Yield the tag of each call with the call's result or error, in the order in which
+    the calls end.
 
     The calls begin approximately in the given order. most: maximum number of concurrent calls; None
-    means that only the queues' limits apply. within_s: seconds after which no call begins and the
+    for only the limits of the queues. within_s: seconds after which no call begins and the
     generator ends. without: queues whose calls are left out; the caller may add queues while the
-    generator runs. then: function that gets a result and returns further calls to make. If the
-    generator is closed early, calls under way may or may not have taken effect.
+    generator runs. then: gets the tag and the result of a call, and returns further calls to make.
+    If the generator is closed early, calls in flight may or may not take effect.
     """
     deadline = None if within_s is None else time.monotonic() + within_s
     waiting: FairQueue[QueueRef, tuple[Tag, Call[T]]] = FairQueue()
@@ -167,10 +168,10 @@ def attempt_all(
     most: int | None = None,
     within_s: float | None = None,
 ) -> Iterator[tuple[Tag, T]]:
-    """Yield the results of calls whose failure does no harm. Unlike `results_of`, never raises.
+    """Make calls that may fail without harm. Yield their results. Never yields or raises an error.
 
-    failed: function that is called once, with the first error. If access to a queue is denied, the
-    remaining calls to this queue are dropped, because they would fail in the same way.
+    failed: called once, with the first error. If access to a queue is denied, the remaining calls
+    to this queue are dropped, because they would fail in the same way.
     """
     denied: set[QueueRef] = set()
     has_failed = False
@@ -202,10 +203,11 @@ def answers_of(
     calls: Iterable[tuple[QueueRef, Call[T]]],
     vanished: Callable[[QueueRef], bool],
 ) -> Iterator[tuple[QueueRef, T]]:
-    """Yield the answer of each queue, in the order of arrival. Raises the first error.
+    """Make one call to each queue. Yield the results in the order in which they arrive. Raises the
+    first error.
 
-    vanished: function that is called for a queue that does not exist. The function returns True to
-    leave the queue out.
+    vanished: called for a queue that does not exist; returns True to leave out the queue, or False
+    to raise the error.
     """
     with closing(results_of(client, calls, CONTROL)) as results:
         for queue, result in results:

@@ -1,6 +1,6 @@
 """Control plane: functions that create, delete, clear and list queues, and read their metadata.
 
-Each function opens its own connections, and closes them.
+Each function opens its own connections, and closes them at its end.
 """
 
 from __future__ import annotations
@@ -34,7 +34,8 @@ CALL_S = 60.0
 _RETRY_S = 30.0
 
 LIST_S = 10.0
-"""Maximum time to list queues, in seconds. A stream waits while its queues are listed."""
+"""Maximum time to list queues, in seconds. The time is short because a stream waits while its
+queues are listed."""
 
 CLEAR_S = 600.0
 """Maximum time to clear a queue, in seconds."""
@@ -46,8 +47,7 @@ _PAGE = 5_000
 """Maximum number of names in one answer (REST reference, "List Queues")."""
 
 _PAGE_BYTES = 2**20
-"""Maximum size of a page in bytes. A page of the longest possible names, without metadata, takes
-half of this size.
+"""Maximum size of a page in bytes. A page with the longest possible names takes half of this size.
 """
 
 _MOST_TAGS = 4 * _PAGE + 50
@@ -131,7 +131,8 @@ class Metadata(Call[dict[str, str]]):
 
 @dataclass(frozen=True, slots=True)
 class ListQueues(Call["tuple[list[str], str]"]):
-    """Return one page of the names that begin with `prefix`, and the marker of the next page."""
+    """Return one page of the names of queues that begin with `prefix`, and the marker of the next
+    page."""
 
     queue: QueueRef
     prefix: str
@@ -166,7 +167,7 @@ def create_queue(
 ) -> bool:
     """Create a queue. Returns False if the queue exists already. Raises ServiceError.
 
-    within_s: maximum time of the call with retries, in seconds. metadata: metadata of a new queue.
+    within_s: maximum time of the call with retries, in seconds. metadata: metadata for a new queue.
     An existing queue keeps its metadata.
     """
     try:
@@ -183,10 +184,10 @@ def delete_queue(account: Account, name: str, within_s: float = CALL_S) -> None:
 
 
 def clear_queue(account: Account, name: str, within_s: float = CLEAR_S) -> None:
-    """Delete all messages of a queue, including leased and delayed ones. Raises ServiceError.
+    """Delete all messages of a queue, including leased and delayed messages. Raises ServiceError.
 
-    The service may answer 500 before all messages are deleted. In that case, the request is
-    repeated (REST reference, "Clear Messages"). within_s: maximum time with repeats, in seconds.
+    If the service answers 500 before all messages are deleted, the request is sent again (REST
+    reference, "Clear Messages"). within_s: maximum time of all these requests, in seconds.
     """
     _called(account, Clear(QueueRef(account.name, name)), within_s, retry_s=within_s)
 

@@ -1,8 +1,8 @@
-"""Checks whether the account can be reached. A query makes these checks when it starts, and they
-take seconds.
+"""Checks, when a query starts, whether the account can be reached. A check takes at most some
+seconds.
 
-After the start of a query, an unreachable account counts as an outage, and requests are retried for
-much longer.
+After the start, an unreachable account counts as an outage, and requests are retried for much
+longer.
 """
 
 from __future__ import annotations
@@ -31,8 +31,8 @@ from .calls import Update
 class ProbeUpdate(Call[datetime]):
     """Check the permission to update: try to update a message that cannot exist.
 
-    The service answers 404 or 400 if the credential may update, and 403 if not. Returns the time by
-    the service's clock.
+    The service answers 404 or 400 if the credential may update, and 403 if not. Returns the
+    service's time.
     """
 
     queue: QueueRef
@@ -57,7 +57,7 @@ def unknown_lease(queue: QueueRef) -> Lease:
 
 
 def moment_of(http_date: str | None) -> datetime:
-    """Return the time in the answer by the service's clock. If the answer has no time, return this
+    """Return the time in this header of an answer. Without a readable header, returns this
     machine's time.
     """
     at = fields.moment(http_date or "")
@@ -77,8 +77,8 @@ def check_reachable(account: Account, within_s: float = REACHED_WITHIN_S) -> Non
     `within_s` seconds.
 
     Raises ServiceUnavailable if the host name does not resolve or no connection can be made. Raises
-    ServiceError if the proxy's address is malformed. Other problems are not checked here, because
-    the first request raises a more precise error.
+    ServiceError if the proxy's address is malformed. Other problems are not checked, because for
+    them the first request raises a more precise error.
     """
     ends_at = time.monotonic() + within_s
     while (cause := _connected(account.url, ends_at - time.monotonic())) is not None:
@@ -111,7 +111,8 @@ _NO_NAME = "its name does not resolve"
 
 
 def unreachable(account: Account, cause: str) -> ServiceUnavailable:
-    """Make the error for an account to which no connection can be made. cause: text."""
+    """Make the error for an account to which no connection can be made. cause: the cause as
+    text."""
     proxy = proxy_for(account.url).address
     through = f" through the proxy {proxy}" if proxy else ""
     check = (

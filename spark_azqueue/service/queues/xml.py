@@ -1,7 +1,7 @@
 """Parser for the XML of answers to a dequeue, peek or put, and writer for a put or an update.
 
-If an answer does not parse as a whole, each message is parsed separately. So one damaged message
-does not prevent reading the other 31, which are already leased.
+If an answer does not parse as a whole, each message is parsed separately. So a damaged message does
+not prevent reading the other 31 messages, which are already leased.
 """
 
 from __future__ import annotations
@@ -45,8 +45,8 @@ _FRAME = tuple(each for each in _ELEMENTS.values() if each != _TEXT)
 _START = re.compile(rb"(?:\xef\xbb\xbf)?<[?Q]")  # UTF-16 is refused, because it may hide a DOCTYPE
 _EDGE = re.compile(rb"</?QueueMessage>")
 _MOST_TAGS = 50
-"""Maximum number of tags of a message, and also of the XML around the messages. The service writes
-16 tags.
+"""Maximum number of tags of a message, and of the XML around the messages. The service writes 16
+tags for a message.
 """
 _MOST_PIECES = 4 * MAX_PER_REQUEST
 """Maximum number of pieces into which a damaged answer is cut. Further pieces are ignored."""
@@ -54,17 +54,17 @@ _SIGN_OF_A_MESSAGE = re.compile(rb"<(?:MessageId|PopReceipt|MessageText)>")
 
 # The service sends the end of the year 9999 as the expiry of a message that never expires. In a
 # time zone east of UTC, this time is in the year 10000, which Python's datetime, and so
-# `collect()`, cannot hold. So the latest time here is one day earlier.
+# `collect()`, cannot represent. So the latest time here is one day earlier.
 _LATEST = int(datetime(9999, 12, 30, 23, 59, 59, tzinfo=timezone.utc).timestamp())
 
 
 def read_messages(queue: QueueRef, document: bytes) -> list[Received]:
     """Return the messages in the answer to a dequeue.
 
-    Returns each message that has a readable id and receipt. A message is not `intact` if another
-    field is damaged, or if the text has a character that XML cannot hold. Messages without a
-    readable id or receipt are left out, and a warning states their number. Raises
-    ServiceUnavailable if the document is not an answer to a dequeue, or if no message has a
+    Returns the messages that have a readable id and receipt. If another field of a message is
+    damaged, or if its text has a character that XML cannot contain, the message is not `intact`.
+    Messages without a readable id or receipt are left out, and a warning states their number.
+    Raises ServiceUnavailable if the document is not an answer to a dequeue, or if no message has a
     readable id and receipt.
     """
     return [
@@ -109,7 +109,7 @@ def _read(queue: QueueRef, document: bytes, *, leased: bool) -> Iterable[tuple[M
 
 
 class Placed(NamedTuple):
-    """The answer to a put: the message's lease, and the message's times in seconds since 1970.
+    """The result of a put: the message's lease, and its times in seconds since 1970.
 
     A time that is not readable is 0.
     """
@@ -122,7 +122,7 @@ class Placed(NamedTuple):
 def read_placed(queue: QueueRef, document: bytes) -> Placed | None:
     """Parse the answer to a put. Returns None if the id or the receipt is not readable.
 
-    Even if the result is None, the message is in the queue.
+    The message is in the queue even if the result is None.
     """
     whole = _whole(document) or []
     if len(whole) != 1:
@@ -151,9 +151,10 @@ def _whole(document: bytes) -> list[_Fields] | None:
 
 
 def _pieces(document: bytes) -> Iterable[tuple[_Fields, bool]]:
-    """Yield, for each message, its fields and True if its XML is undamaged.
+    """Yield the fields of each message, with True if the message's XML is undamaged.
 
-    Cuts at every opening and closing tag of a message, because any of these tags may be damaged.
+    The document is cut at every opening and closing tag of a message, because any of these tags may
+    be damaged.
     """
     pieces = filter(_SIGN_OF_A_MESSAGE.search, _EDGE.split(document))
     for piece in itertools.islice(pieces, _MOST_PIECES):
@@ -183,11 +184,11 @@ _NOT_XML = re.compile(
     rb"[\x00-\x08\x0b\x0c\x0e-\x1f]|\xef\xbf[\xbe\xbf]|\xed[\xa0-\xbf][\x80-\xbf]"
     rb"|&#(?:x([0-9A-Fa-f]{1,5})|([0-9]{1,6}));"
 )
-"""A character that XML cannot hold, or any character as a numeric reference."""
+"""A character that XML cannot contain, or any numeric character reference."""
 
 
 def _unwritable(piece: bytes) -> _Fields | None:
-    """Return the fields of a message whose only damage is characters that XML cannot hold.
+    """Return the fields of a message whose only damage is characters that XML cannot contain.
 
     Returns None for any other message.
     """
@@ -224,14 +225,14 @@ def _rescued(piece: bytes) -> _Fields:
     """Return the recoverable fields of a message that does not parse."""
     before, _, rest = piece.partition(b"<MessageText>")
     text, _, after = rest.partition(b"</MessageText>")
-    # the text is removed, so that markup in the text does not count as a field
+    # remove the text, so that markup in the text does not count as a field
     frame = before + after
     found = {name: value for name in _FRAME if (value := _only(frame, name)) is not None}
     return {**found, _TEXT: writable(_unescaped(text.decode("utf-8", "replace")))}
 
 
 def _only(frame: bytes, name: str) -> str | None:
-    """Return the value of the field. Return None if the field is missing or occurs twice."""
+    """Return the value of this field; None if the field is missing or occurs twice."""
     _, opened, rest = frame.partition(b"<%s>" % name.encode())
     value, closed, after = rest.partition(b"</%s>" % name.encode())
     if not (opened and closed) or opened in after:
@@ -247,7 +248,7 @@ def _unescaped(text: str) -> str:
 
 
 def _message(queue: QueueRef, found: _Fields, intact: bool, leased: bool) -> Message | None:
-    """Return the message. Return None if the id or the receipt is not readable.
+    """Return the message; None if its id or receipt is not readable.
 
     The message is not intact if a field is missing or unreadable.
     """
@@ -290,7 +291,8 @@ _UNKNOWN = {Form.TIME: UNKNOWN_TIME, Form.COUNT: 0}
 
 
 class _Other(NamedTuple):
-    """A field other than id, receipt and text. unknown: the value if the text is not readable."""
+    """A field other than id, receipt and text. unknown: value that is used if the element is not
+    readable."""
 
     name: str
     element: str
@@ -313,7 +315,8 @@ _OTHERS = [
 
 def document(text: str) -> bytes:
     """Return the body of a request that puts or updates a message with this text."""
-    # A carriage return must be a character reference, or XML readers turn it into a line feed.
+    # A carriage return must be a character reference, because XML readers turn a plain one into a
+    # line feed.
     body = escape(text, {"\r": "&#13;"})
     return (
         '<?xml version="1.0" encoding="utf-8"?>'

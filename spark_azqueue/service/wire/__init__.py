@@ -1,3 +1,3 @@
-"""Sends calls to the service over libcurl, many concurrently. The package sends no request in
-another way.
+"""Sends calls to the service over libcurl, many at the same time. Every request of the package is
+sent here.
 """

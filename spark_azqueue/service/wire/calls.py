@@ -34,17 +34,17 @@ def escaped(text: str) -> str:
 
 
 SMALL_BYTES = 256 * 2**10
-"""Maximum size, in bytes, of an answer without data. Also applies to an answer with an error status
-if the request limits its answer.
+"""Maximum size, in bytes, of an answer without data. Also the maximum size of an error answer to a
+request with `most`.
 """
 
 
 class Request(NamedTuple):
     """A request. `path`: unescaped segments below the queue or container. `query`: escaped.
 
-    headers: headers that only this request has. most: maximum size of a successful answer's body,
-    in bytes. A request with `most` may take longer than the usual 40 seconds. None means
-    `http.MOST_BODY_BYTES`.
+    headers: headers that only this request has. most: maximum size of the body of a successful
+    answer, in bytes; None for `http.MOST_BODY_BYTES`. A request with `most` may take longer than
+    the usual 40 seconds.
     """
 
     method: str
@@ -60,23 +60,23 @@ class Call(Generic[T]):
 
     __slots__ = ()
     kind: ClassVar[str] = "other"
-    """Name of the operation, such as "dequeue". Requests are counted by this name."""
+    """Name of the operation, such as "dequeue". Metrics count requests by this name."""
     of: ClassVar[str] = "queue"
     """Text that precedes the name `queue` in an error, such as "queue" or "in container"; "" for a
     call to the account.
     """
     of_account: ClassVar[bool] = False
-    """True if a SAS for one queue or container never permits the call."""
+    """True if only a SAS for the account permits the call, not a SAS for one queue or container."""
     hollow: ClassVar[bool] = False
-    """True if a segment of the path may be empty or only dots, as in the name of a blob."""
+    """True if a segment of the path may be empty or consist of dots, as in the name of a blob."""
     needs: ClassVar[str] = READER
     """Permission that the call needs, as text for an error."""
     by_receipt: ClassVar[bool] = False
-    """True if the call names a message by a pop receipt. If the receipt is invalid, `refused`
-    returns the result.
+    """True if the call names a message by a pop receipt. If the receipt is stale, `refused` makes
+    the result.
     """
     turn: ClassVar[Turn] = Turn.IN_TURN
-    """How the call waits for the limits, if it is begun with `try_begin`."""
+    """How the call waits for the limits if it begins with `try_begin`."""
 
     if TYPE_CHECKING:
 
@@ -86,7 +86,8 @@ class Call(Generic[T]):
 
         @property
         def doing(self) -> str:
-            """The action as text for errors. `of` and the name follow it."""
+            """The action as text for errors. In errors, `of` and the queue's name follow this
+            text."""
 
     def request(self, now: float) -> Request:
         """Return the request for an attempt that begins now. now: seconds since 1970."""
@@ -97,5 +98,6 @@ class Call(Generic[T]):
         raise NotImplementedError
 
     def refused(self, error: ServiceError) -> T:
-        """Return the result for an invalid receipt: unknown, or no longer the newest."""
+        """Return the result for a receipt that the service refused, because it is unknown or no
+        longer the newest."""
         raise NotImplementedError

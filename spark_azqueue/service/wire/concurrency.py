@@ -1,8 +1,8 @@
-"""Adaptive concurrency: the limit on concurrent requests, learned from their latency.
+"""Adaptive concurrency: learns the limit on concurrent requests from the latency of requests.
 
-More concurrent requests increase throughput until requests have to wait in the service, or in this
-process, which uses one core. Beyond this point, only latency grows. This module reads no clock: the
-time is an argument.
+More concurrent requests increase throughput until requests wait in the service, or in this process,
+which uses one core. Beyond this point, only the latency grows. This module reads no clock:
+functions get the time as an argument.
 """
 
 from __future__ import annotations
@@ -17,20 +17,21 @@ from .rate import Rate
 MOST_OF_A_QUEUE = 256
 MOST_OF_A_PROCESS = 256
 """Maximum number of concurrent requests of this process. Each request has a connection, and libcurl
-checks all connections on each pass.
+checks all connections each time that one is ready.
 """
 
 _MOST_QUEUES = 4_096
-"""Number of queues at which the limits of queues without a request under way are dropped."""
+"""If more queues than this have limits, the limits of queues without a request in flight are
+forgotten."""
 
 _LOOK_AGAIN_S = 0.01
-"""Seconds until a waiting call asks again while a limit is full, because a request of another
-thread may end.
+"""If a limit is reached, a waiting call asks again after this many seconds, because a request of
+another thread may have ended.
 """
 
 
 class Response(enum.Enum):
-    """Outcome of a request, for the limiter."""
+    """Outcome of a request, for the limits."""
 
     DONE = "the service carried it out, or refused it for good"
     BUSY = "the service is too busy: 503 or 429"
@@ -58,9 +59,7 @@ class Limits:
     """The limits of one process for one account. Thread-safe."""
 
     def __init__(self, of_queue: Callable[[QueueRef], QueueLimits] | None = None) -> None:
-        """of_queue: function that makes the limits of a queue before the first request to the
-        queue.
-        """
+        """of_queue: makes the limits of a queue; called before the first request to the queue."""
         self._lock = threading.Lock()
         self._process = Concurrency(MOST_OF_A_PROCESS)
         self._make = of_queue or (lambda _: QueueLimits())
@@ -69,8 +68,8 @@ class Limits:
     def admit(self, queue: QueueRef, turn: Turn, now: float) -> float:
         """Ask for permission to begin a request.
 
-        Returns 0 if the request is admitted. An admitted request counts in the limits until `ended`
-        is called.
+        Returns 0 if the request may begin. The request then counts in the limits until `ended` is
+        called.
 
         Otherwise returns the seconds after which to ask again.
         """
@@ -99,10 +98,10 @@ class Limits:
     def answered(
         self, queue: QueueRef, turn: Turn, response: Response, now: float, sent_at: float
     ) -> None:
-        """Record the answer to one attempt of an admitted request."""
+        """Record the answer to one attempt of a request that was admitted."""
         with self._lock:
             of_queue = self._queues.get(queue)
-            if of_queue is None:  # the queue's limits were dropped in the meantime
+            if of_queue is None:  # the queue's limits were forgotten in the meantime
                 return
             if response is Response.DONE:
                 of_queue.rate.accepted(now, sent_at)
@@ -121,7 +120,7 @@ class Limits:
                 of_queue.rate.taken()
 
     def ended(self, queue: QueueRef, turn: Turn) -> None:
-        """Record that an admitted request ended, so that no further attempt follows."""
+        """Record that an admitted request has ended: no further attempt follows."""
         if turn is Turn.IN_TURN:
             with self._lock:
                 self._queues[queue].concurrency.ended()
@@ -130,9 +129,10 @@ class Limits:
     def learned(self, queue: QueueRef) -> tuple[int, int | None] | None:
         """Return a queue's learned limits: concurrent requests, and requests per second or None.
 
-        None in place of requests per second means no limit. The rate is the mean over the life of
-        this process. The newest rate may be much higher, because a limit of the account leaves more
-        requests to a queue while other queues are idle. Returns None if no request was admitted.
+        None in place of requests per second means no limit. The rate is the mean since the start of
+        this process. The current rate may be much higher: if the account is the limit, a queue can
+        use more requests while other queues are idle. Returns None if no request to the queue was
+        admitted.
         """
         with self._lock:
             of_queue = self._queues.get(queue)
@@ -143,7 +143,7 @@ class Limits:
             return under_way, None if per_s is None else max(1, int(per_s))
 
     def go_on(self, queue: QueueRef, under_way: int, per_s: int | None, now: float) -> None:
-        """Replace the limits of a queue with limits that another process has learned."""
+        """Begin with limits of a queue that another process has learned."""
         with self._lock:
             self._make_room()
             of_queue = self._queues[queue] = self._make(queue)
@@ -164,49 +164,50 @@ _START_FACTOR = 2.0
 _FACTOR = 1.25
 
 _WAITS = 2.0
-"""Multiple of the base latency above which the limit stops growing."""
+"""The limit stops growing if the latency is above this multiple of the base latency."""
 _WAITS_LONG = 3.0
-"""Multiple of the base latency above which the limit shrinks."""
+"""The limit shrinks if the latency is above this multiple of the base latency."""
 
 _SHRINK = 0.75
 _HELPS = 0.9
-"""A shrink of the limit succeeds if latency falls to 0.9 times the latency before the shrink. If
-the shrink fails, the service has become slower, and the base latency is measured again.
+"""A smaller limit has helped if the latency falls to 0.9 times the latency before. If it has not
+helped, the service has become slower, and the base latency is measured again.
 """
 _AGAIN_S = 5.0
-"""Seconds for which the limit stays unchanged before another shrink is tried."""
+"""Seconds for which the limit stays unchanged before a smaller limit is tried again."""
 
 _RELEARNS = 1.5
-"""Maximum factor by which a first failed shrink raises the base latency, because one failure may be
-chance.
+"""If a smaller limit did not help for the first time, the base latency is raised at most by this
+factor, because one failure may be chance.
 
-A second failed shrink in a row raises the base latency to the measured one.
+If a smaller limit does not help a second time in a row, the base latency becomes the measured
+latency.
 """
 
 _FEWEST = 16
 _SHORTEST_WINDOW_S = 0.02
 _CALM_WINDOW_S = 0.2
-"""Minimum length of a window after the first steps, in seconds. It is long enough that a short
-pause of this process causes no shrink.
+"""Minimum length of a measuring window after the first steps, in seconds. The window is so long
+that a short pause of this process does not shrink the limit.
 """
 _LONGEST_WINDOW_S = 2.0
 
 
 class Concurrency:
-    """A limit on requests under way, for one queue or for one process."""
+    """Limit on the number of requests in flight, for one queue or for one process."""
 
     def __init__(self, most: int) -> None:
         """most: maximum of the limit."""
         self._most = float(most)
         self.size = min(_FIRST, self._most)
-        """The limit on requests under way, rounded down when it is applied."""
+        """Maximum number of requests in flight. Rounded down when it is applied."""
         self.under_way = 0
         """Number of requests that have begun but not ended."""
         # base latency in seconds: the smallest mean latency of any window
         self._base = float("inf")
         self._starting = True
         self._before_shrink: float | None = None  # set while a shrink is being judged
-        self._failed_shrinks = 0  # failed shrinks in a row
+        self._failed_shrinks = 0  # how often in a row a smaller limit did not help
         self._shrunk_at = float("-inf")
         self._begin_window(float("-inf"))
 
@@ -216,9 +217,9 @@ class Concurrency:
         self._starting = False
 
     def has_room(self) -> bool:
-        """True if one more request may begin.
+        """Return True if one more request may begin.
 
-        If the result is False, this method records that the limit is fully used, so the limit may
+        If the result is False, also records that the limit is fully used, so that the limit may
         grow.
         """
         if self.under_way < int(self.size):
@@ -235,8 +236,9 @@ class Concurrency:
         self.under_way -= 1
 
     def answered(self, now: float, sent_at: float) -> None:
-        """Record that the service carried out a request that was sent at `sent_at`."""
-        if sent_at < self._since:  # sent while another limit applied
+        """Record that the service carried out a request. sent_at: time at which the request was
+        sent."""
+        if sent_at < self._since:  # the request was sent while another limit applied
             return
         self._answers += 1
         self._latencies += now - sent_at
@@ -263,7 +265,8 @@ class Concurrency:
         self._was_full = False
 
     def _judge(self, now: float, latency: float) -> None:
-        """Adjust the limit after a window. latency: mean latency of the window."""
+        """Adjust the limit at the end of a measuring window. latency: mean latency in the
+        window."""
         was_shrunk = self._before_shrink is not None
         if self._before_shrink is not None:
             self._learn(self._before_shrink, latency)
@@ -283,7 +286,8 @@ class Concurrency:
             self.size = max(_LEAST, self.size * _SHRINK)
 
     def _learn(self, before: float, latency: float) -> None:
-        """Decide whether a shrink helped. The latency changed from `before` to `latency`."""
+        """Decide whether a smaller limit has helped. before: latency before the limit shrank.
+        latency: latency now."""
         if latency <= before * _HELPS:
             self._failed_shrinks = 0
             return

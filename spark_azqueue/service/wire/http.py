@@ -1,8 +1,8 @@
-"""HTTP over libcurl: many concurrent requests, driven by the thread that waits for them.
+"""HTTP over libcurl: many concurrent requests, which progress while a thread waits for them.
 
-This module has no code for queues, accounts or retries. libcurl keeps connections open and detects
-stale connections. If a connection breaks before any part of an answer arrives, libcurl sends the
-request again on a new connection.
+This module has no code for queues or retries. libcurl keeps connections open, and detects broken
+connections. If a connection breaks before any part of an answer arrives, libcurl sends the request
+again on a new connection.
 """
 
 from __future__ import annotations
@@ -38,8 +38,8 @@ class Session:
     def __init__(
         self, account: Account, limits: Limits | None = None, plane: Plane = Plane.QUEUES
     ) -> None:
-        """limits: limits on requests. By default, all clients of the account in this process share
-        their limits.
+        """limits: limits on requests; None for limits that all clients of the account in this
+        process share.
 
         plane: the service whose endpoint is the account's `url`.
         """
@@ -53,17 +53,17 @@ class Session:
         self._wires: deque[Wire[Any]] = deque()
 
     def wire(self) -> Wire[Any]:
-        """Return connections for one flight (concurrent calls of one thread): kept connections if
-        there are any, else new connections.
+        """Return connections for concurrent calls of one thread: kept connections if there are any,
+        else new connections.
         """
         try:
-            # the most recently used first, so that idle connections can time out
+            # take the most recently used connections, so that the others can time out
             return self._wires.pop()
         except IndexError:
             return Wire(self.account.url)
 
     def keep(self, wire: Wire[Any]) -> None:
-        """Keep these connections for the next flight."""
+        """Keep these connections for later calls."""
         self._wires.append(wire)
 
     def note_throttled(self) -> None:
@@ -72,7 +72,8 @@ class Session:
             self.throttled += 1
 
     def note_request(self, kind: str) -> None:
-        """Count a sent request. Repeats count too, because the service bills every request."""
+        """Count a request that is sent. Retries count as well, because the service bills every
+        request."""
         with _lock:
             self._requests[kind] += 1
 
@@ -82,21 +83,21 @@ class Session:
             return dict(self._requests)
 
     def note_took(self, kind: str, seconds: float, error: str) -> None:
-        """Record the duration of a request. error: the HTTP status or another cause of a failure;
-        "" for a success.
+        """Record the duration of a request. error: HTTP status, or another cause of a failure; ""
+        for a success.
         """
         with _lock:
             self._took.observe(f"{kind} {error}" if error else kind, (seconds,))
 
     def latencies(self) -> dict[str, Histogram]:
-        """Return the durations of requests so far, by kind. Failed requests are also divided by
+        """Return the durations of requests so far, by kind. Failed requests have a kind for each
         error.
         """
         with _lock:
             return self._took.latencies()
 
     def close(self) -> None:
-        """Close the connections. A later flight opens new ones."""
+        """Close the connections. A later call opens new connections."""
         while self._wires:
             self._wires.pop().close()
 
@@ -106,8 +107,8 @@ _lock = threading.Lock()
 
 
 def _limits_of(account: Account) -> Limits:
-    """Return this process's limits for the account. So a sink's task begins with the limits that
-    earlier tasks learned.
+    """Return this process's limits for the account. The process keeps the limits, so that a task of
+    a sink begins with the limits that earlier tasks learned.
     """
     with _lock:
         return _limits.setdefault(account.url, Limits())
@@ -118,14 +119,14 @@ Tag = TypeVar("Tag")
 MOST_BODY_BYTES = 16 * 2**20
 """Maximum size of an answer's body, in bytes.
 
-32 messages of 64 KiB take at most 12 MiB, because XML may write one byte as six bytes (`&quot;`).
-The id, receipt and times of a message take less than 2 KiB.
+An answer has up to 32 messages of 64 KiB, which take at most 12 MiB, because XML may write one byte
+as six bytes (`&quot;`). The id, receipt and times of a message take less than 2 KiB.
 """
 
 _TIMEOUT_MS = 40_000
 _SILENCE_S = 30
-"""Seconds without any received byte after which a request fails, if the request may take longer
-than `_TIMEOUT_MS`.
+"""A request that may take longer than `_TIMEOUT_MS` fails if no byte is received for this many
+seconds.
 """
 
 
@@ -152,11 +153,11 @@ class Wire(Generic[Tag]):
         limit_s: float | None = None,
         most: int | None = None,
     ) -> None:
-        """Send a request. `ended` returns `tag` with the answer, or with NoAnswer after `limit_s`
-        seconds.
+        """Send a request. `ended` later returns `tag` with the answer, or with NoAnswer after
+        `limit_s` seconds.
 
-        most: maximum size of the answer's body, in bytes. None means MOST_BODY_BYTES, and a limit
-        of 40 seconds. Raises ServiceError if the proxy in the environment is not a valid address.
+        most: maximum size of the answer's body, in bytes; None for MOST_BODY_BYTES and a limit of
+        40 seconds. Raises ServiceError if the proxy in the environment is not a valid address.
         """
         try:
             if self._multi is None:
@@ -173,11 +174,11 @@ class Wire(Generic[Tag]):
             self._busy[request.curl] = request, tag
 
     def ended(self, timeout_s: float) -> list[tuple[Tag, Answer | NoAnswer]]:
-        """Return the results of ended requests.
+        """Return the results of requests that have ended.
 
-        Waits up to `timeout_s` seconds, at most one second, for the first result.
+        Waits for the first result up to `timeout_s` seconds, but at most one second.
 
-        Never raises. If libcurl itself fails, each request under way ends with NoAnswer.
+        Never raises. If libcurl itself fails, each request in flight ends with NoAnswer.
         """
         results, self._unsent = self._unsent, []
         try:
@@ -220,7 +221,7 @@ class Wire(Generic[Tag]):
         return request, tag
 
     def _start_afresh(self) -> None:
-        """Drop all connections and busy handles. After a failure they are not used again."""
+        """Discard all connections and busy handles after a failure of libcurl."""
         for curl in self._busy:
             with contextlib.suppress(pycurl.error):
                 curl.close()
@@ -231,7 +232,7 @@ class Wire(Generic[Tag]):
         self._multi = None
 
     def abandon(self) -> None:
-        """Abandon the requests under way. The server may or may not carry out these requests."""
+        """Stop waiting for the requests in flight. The server may or may not carry them out."""
         self._unsent.clear()
         try:
             for curl in list(self._busy):
@@ -249,7 +250,8 @@ class Wire(Generic[Tag]):
 
 
 class _Handle:
-    """A libcurl handle that is used for many requests. Options that do not change are set once."""
+    """A libcurl handle, which is reused for many requests. Options that do not change are set only
+    once."""
 
     def __init__(self, url: str) -> None:
         self.curl = curl = new_handle(url)
@@ -259,7 +261,7 @@ class _Handle:
         self._sent_at = 0.0
         self._origin_bytes = len("{0.scheme}://{0.netloc}".format(urlsplit(url)))
         self._headers_bytes = 0
-        self._twice_bytes = 0  # with this many sent bytes, the request was sent twice
+        self._twice_bytes = 0  # if this many bytes were sent, the request was sent twice
         self._limit_ms = 0
         curl.setopt(pycurl.USERAGENT, f"spark-azqueue/{__version__}")
         curl.setopt(pycurl.HEADERFUNCTION, incoming.received.extend)
@@ -300,7 +302,8 @@ class _Handle:
             is_long = limit_ms > _TIMEOUT_MS
             curl.setopt(pycurl.LOW_SPEED_LIMIT, int(is_long))
             curl.setopt(pycurl.LOW_SPEED_TIME, _SILENCE_S if is_long else 0)
-        # Counts without the headers that libcurl adds, which are shorter than the other headers.
+        # The headers that libcurl adds are not counted, because they are shorter than the other
+        # headers.
         head = len(method) + len(url) - self._origin_bytes + self._headers_bytes
         self._twice_bytes = 2 * head + len(body or b"")
         self._incoming.clear()
@@ -320,7 +323,7 @@ class _Handle:
 
     def failure(self, number: int, reason: str) -> Answer | NoAnswer:
         if self._incoming.excess and not self._incoming.succeeded:
-            # for example an error page of a proxy, of which only the status matters
+            # for example a proxy's error page, of which only the status matters
             return self.answer()
         too_large = self._incoming.too_large
         if len(self._incoming.received) > MOST_HEADER_BYTES:

@@ -1,4 +1,4 @@
-"""Reads all pages of a list, within one deadline."""
+"""Reads all pages of a listing, within one time limit."""
 
 from __future__ import annotations
 
@@ -14,13 +14,14 @@ T = TypeVar("T")
 def all_pages(
     within_s: float, doing: str, page: Callable[[str, float], tuple[list[T], str]], most: int
 ) -> list[T]:
-    """Return the entries of all pages of a list. Reading stops once there are more than `most`.
+    """Return the entries of all pages of a listing. Reading stops when there are more than `most`
+    entries.
 
     doing: the action as text for the error, such as "list the queues of account 'shop'". page:
-    function that reads one page. The arguments of `page` are the marker of the page ("" for the
-    first page) and the seconds left for all pages. `page` returns the entries of the page and the
-    marker of the next page ("" after the last page). Raises the errors of `page`. Raises
-    ServiceUnavailable if reading takes longer than `within_s` seconds.
+    reads one page. Its arguments are the marker of the page ("" for the first page) and the seconds
+    that are left for all pages. It returns the entries of the page and the marker of the next page
+    ("" after the last page). Raises the errors of `page`. Raises ServiceUnavailable if reading
+    takes longer than `within_s` seconds.
     """
     ends_at = time.monotonic() + within_s
     found: list[T] = []

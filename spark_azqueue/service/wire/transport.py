@@ -1,8 +1,8 @@
-"""Signs and sends many concurrent calls to the queues of one account, for `client.py`.
+"""Signs and sends concurrent calls to the queues or containers of one account.
 
-Each call is retried as its policy allows (`service/retry.py`), while other calls continue. If a
-call is subject to the limits of `concurrency.py`, every answer is reported to these limits,
-including 503 and 429.
+Each call is retried as its policy allows (`service/retry.py`), while other calls continue. If the
+limits of `concurrency.py` apply to a call, every answer is reported to these limits, including 503
+and 429.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ from .http import Session, Wire
 def failure(
     call: Call[Any], account: Account, answer: Answer | NoAnswer, now: float, request_id: str = ""
 ) -> ServiceError:
-    """Make the error for an attempt that was refused or not answered.
+    """Make the error for an attempt that was refused or got no answer.
 
     now: seconds since 1970, used if Retry-After is a date. request_id: the client's id of the
     request.
@@ -99,7 +99,7 @@ def _host(url: str) -> str:
 
 
 def broken_connection(call: Call[Any], account: Account) -> ServiceError:
-    """Make the error for a request that libcurl sent a second time by itself."""
+    """Make the error for a request that libcurl has sent twice."""
     return service_error(
         _doing(call, account), status=None, detail="the connection broke before the answer came"
     )
@@ -111,7 +111,8 @@ def unreadable(call: Call[Any], account: Account, error: Exception) -> ServiceUn
 
 
 def refuses_credential(answer: Answer) -> bool:
-    """True if the service rejected the credential itself, and not only for missing permissions."""
+    """Return True if the service rejected the credential itself, not only because of missing
+    permissions."""
     if answer.status == 401:
         return True
     return answer.status in (400, 403) and (answer.status, _code(answer)) in _REFUSED_PROOFS
@@ -138,7 +139,7 @@ def _parameter(answer: Answer) -> str:
 
 
 def _denial(answer: Answer) -> str:
-    """Return the service's reason for refusing a credential, or "". The reason may contain
+    """Return the service's reason for refusing a credential, or "". This text may contain
     signatures.
     """
     found = _DENIAL.search(answer.body)
@@ -154,7 +155,8 @@ _DENIAL = re.compile(rb"<AuthenticationErrorDetail>([^<]*)")
 
 
 TIMED = frozenset({"dequeue", "put", "delete", "update"})
-"""Kinds of requests whose durations are recorded: those that move messages."""
+"""Kinds of requests whose durations are recorded: the requests that put, dequeue, update or delete
+messages."""
 
 T = TypeVar("T")
 Tag = TypeVar("Tag")
@@ -162,9 +164,9 @@ Tag = TypeVar("Tag")
 
 @dataclass(slots=True, eq=False)
 class _Try(Generic[Tag]):
-    """A call under way. `attempts`: set at the first failure.
+    """A call in flight. `attempts`: set at the first failure.
 
-    `request_id`: of the newest attempt.
+    `request_id`: request id of the newest attempt.
     """
 
     tag: Tag
@@ -181,8 +183,8 @@ class _Try(Generic[Tag]):
         return None if self.within_s is None else self.begun_at + self.within_s - now
 
     def limit_s(self, now: float) -> float | None:
-        """Return the maximum duration, in seconds, of an attempt that begins now. None means that
-        only the transport's limit applies.
+        """Return the maximum duration, in seconds, of an attempt that begins now; None for the
+        transport's limit.
         """
         left_s = self.left_s(now)
         attempt_s = self.retry.attempt_s if self.retry else None
@@ -201,11 +203,11 @@ class InFlight(Generic[Tag, T]):
         self._paused: list[tuple[float, int, _Try[Tag]]] = []
         self._order = itertools.count()
         self._limits = session.limits
-        self._admitted: set[_Try[Tag]] = set()  # number of calls under way that count in the limits
-        self._ask_again_at: float | None = None  # set if a call was refused
+        self._admitted: set[_Try[Tag]] = set()  # number of calls in flight that count in the limits
+        self._ask_again_at: float | None = None  # set if the limits did not allow a call
 
     def __len__(self) -> int:
-        """Number of begun calls whose results `ended` has not returned yet."""
+        """Number of calls that have begun and whose results `ended` has not returned yet."""
         return len(self._wire) + len(self._paused) + len(self._results)
 
     def begin(
@@ -225,8 +227,8 @@ class InFlight(Generic[Tag, T]):
     def try_begin(self, tag: Tag, call: Call[T], retry: RetryPolicy | None = None) -> bool:
         """Begin a call if the limits of its queue allow one more. Never raises.
 
-        Returns False if the limits do not allow one. In that case, `ended` returns no later than
-        the time at which another try may succeed.
+        Returns False if the limits do not allow a call now. In this case, `ended` returns not later
+        than the time at which another try may succeed.
         """
         now = time.monotonic()
         wait_s = self._limits.admit(call.queue, call.turn, now)
@@ -244,8 +246,8 @@ class InFlight(Generic[Tag, T]):
         """Return results or errors, each with its tag. Waits for at least one result, at most
         `timeout_s` seconds.
 
-        timeout_s: None means no time limit. Returns [] if no call is under way and no call waits
-        for the limits.
+        timeout_s: None for no time limit. Returns [] if no call is in flight and no call waits for
+        the limits.
         """
         deadline = None if timeout_s is None else time.monotonic() + timeout_s
         if (again_at := self._ask_again_at) is not None:
@@ -269,7 +271,7 @@ class InFlight(Generic[Tag, T]):
         return results
 
     def close(self) -> None:
-        """Abandon the calls under way. The calls may or may not have taken effect."""
+        """Stop waiting for the calls in flight, which may or may not take effect."""
         for attempt in self._admitted:
             self._limits.ended(attempt.call.queue, attempt.call.turn)
         self._admitted.clear()
@@ -309,14 +311,14 @@ class InFlight(Generic[Tag, T]):
             self._end(attempt, error)
 
     def _end(self, attempt: _Try[Tag], result: T | Exception) -> None:
-        """End a call. No further attempt follows."""
+        """End a call with this result. No further attempt follows."""
         if attempt in self._admitted:
             self._admitted.remove(attempt)
             self._limits.ended(attempt.call.queue, attempt.call.turn)
         self._results.append((attempt.tag, result))
 
     def _send_due(self, now: float) -> float:
-        """Retry the calls that are due. Returns the seconds until the next retry."""
+        """Retry the calls whose pause has ended. Returns the seconds until the next retry."""
         while self._paused and self._paused[0][0] <= now:
             attempt = heapq.heappop(self._paused)[2]
             if attempt in self._admitted:
@@ -373,7 +375,7 @@ class InFlight(Generic[Tag, T]):
         self._limits.answered(call.queue, call.turn, response, now, sent_at)
 
     def _read(self, attempt: _Try[Tag], read: Callable[[], T]) -> None:
-        """Parse the answer of a call. If parsing fails, only this call fails."""
+        """Parse the answer to a call. If parsing fails, only this call fails."""
         try:
             result = read()
         except ServiceError as error:
@@ -404,7 +406,7 @@ def carried_out(
 ) -> T:
     """Make one call, and wait for it. Raises ServiceError.
 
-    flight: a new object that is used only for this call. The other arguments: see `begin`.
+    flight: a new object that is used only for this call. Other parameters: see `begin`.
     """
     with flight:
         flight.begin(None, call, retry, within_s)
@@ -420,7 +422,7 @@ def _address(account_url: str, call: Call[Any], request: Request) -> str:
     """
     segments = (call.queue.name, *request.path) if call.of else request.path
     for segment in segments:
-        # Escaping does not help, because "." and ".." keep their meaning.
+        # Escaping does not help: escaped "." and ".." have the same meaning.
         if segment in (".", "..") or not (call.hollow or segment.strip(".")):
             raise ServiceError(
                 f"could not {call.doing} {call.of} '{shown(call.queue.name, 64)}':"

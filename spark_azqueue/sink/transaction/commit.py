@@ -4,9 +4,8 @@ All steps are in one file, since the order of the steps matters.
 
 See docs/decisions/0025.
 
-Spark calls plan, commit and abort in separate processes on the driver. The processes share only
-pickled values: Spark passes the plan to the tasks, and passes the tasks' prepared messages to
-commit or abort.
+`plan`, `commit` and `abort` run in separate processes on the driver, which share only pickled
+values: Spark passes the plan to the tasks, and the tasks' prepared messages to commit or abort.
 """
 
 from __future__ import annotations
@@ -54,11 +53,12 @@ log = logging.getLogger(__name__)
 class Committed:
     """Result of a commit.
 
-    step: WRITE if the commit recorded its own messages. rows: number of messages in the record; if
-    the transaction was skipped, number of rows of the write. abandoned: number of messages that may
-    stay invisible until they expire. given: number of rows of the write. passed_over: reason that
-    applies if the transaction was skipped. is_same: the record has the texts of the write; None if
-    unknown. discarded: number of the record's messages that a user deleted (`finish --discard`).
+    step: WRITE if the commit recorded the messages of this write. rows: number of messages in the
+    record; if the transaction was skipped, number of rows of this write. abandoned: number of
+    messages that may stay invisible until they expire. given: number of rows of this write.
+    passed_over: why the transaction was skipped, if it was. is_same: the record has the same texts
+    as this write; None if unknown. discarded: number of the record's messages that a user deleted
+    (`finish --discard`).
     """
 
     step: Step
@@ -72,10 +72,9 @@ class Committed:
 
     @property
     def is_skipped(self) -> bool:
-        """True if the rows of this write were not sent, and the user should know this.
+        """True if the rows of this write were not sent, and the user should be informed.
 
-        False for a replay of a stream's newest batch, because such a replay is normal after a
-        start.
+        False if a stream's newest batch was repeated, because this is normal after a start.
         """
         is_stream = self.passed_over is PassedOver.STREAM
         return self.step is Step.OVER or (self.step is Step.SHOW and not is_stream)
@@ -108,7 +107,7 @@ class Committed:
 
 
 class Transactions:
-    """Transactions of one sink, in one process. Used by one thread.
+    """Handles the transactions of one sink, in one process. Used by one thread.
 
     All methods also raise ServiceError, LogDamaged, LogConflict. If a commit fails, the next start
     of the query, or the same write with the same number, repeats the commit.
@@ -122,7 +121,7 @@ class Transactions:
     ) -> None:
         """Keep the parameters; send nothing.
 
-        store, client: used in place of the store and the account that the options name.
+        store, client: replace the store and the client of the account that the options name.
         """
         assert config.transaction, "there are no transactions without transactionLog"
         self._config = config
@@ -135,19 +134,20 @@ class Transactions:
         """After a failed commit: True if a record may contain the messages that the tasks
         prepared."""
         self.shown = Shown()
-        """Counts of this transaction's published messages; also valid after a failed commit."""
+        """Counts of the messages that were published; also valid after a failed commit."""
         self.left = 0
         """After a failed commit: number of messages that may stay invisible until they expire."""
 
     # ── before the tasks ──────────────────────────────────────────────────────────────────────────
 
     def plan(self, reach: Callable[[Account], None] = check_reachable) -> WritePlan:
-        """Check the log and the rights before any message is put, and list the newest records.
+        """Check the log and the credential's rights before any message is put, and list the newest
+        records.
 
         A batch write also publishes the newest record with a lower number. reach: function that
         raises ServiceError if the account of a new log cannot be reached. Raises TransactionUnknown
-        if the number is lower than the newest number and is not known to be written. Also raises
-        the errors of `commit`.
+        if the number is lower than the newest number and it is unknown whether the number was
+        written. Also raises the errors of `commit`.
         """
         self._log.open()
         settings = self._settings
@@ -156,7 +156,7 @@ class Transactions:
             key = names.batch_key(self._config.account.name, self._config.queue, settings.app_id)
             number = settings.version
         listing = self._log.listing(key or names.STREAMS)
-        # on later writes, an account that cannot be reached is treated as an outage
+        # for later writes, an account that cannot be reached counts as an outage
         if not listing.newest:
             reach(self._config.account)
         if self._config.queue is not None:
@@ -178,7 +178,7 @@ class Transactions:
     def _check_rights(self, queue: str) -> None:
         """Raise AccessDenied if the credential may not update messages.
 
-        A sender's role can put messages, but not publish them.
+        The role of a sender can put messages, but not publish them.
 
         A missing queue is not an error here, because the first put creates the queue, or fails with
         a better error.
@@ -192,8 +192,9 @@ class Transactions:
 
         If the transaction is already recorded, publish the recorded messages.
 
-        If the commit fails, and no record can ever contain the tasks' messages, these messages are
-        deleted. Raises TransactionConflict, TransactionUnknown, TransactionExpired.
+        If the commit fails, and it is certain that no record will contain the tasks' messages,
+        these messages are deleted. Raises TransactionConflict, TransactionUnknown,
+        TransactionExpired.
         """
         try:
             return self._commit(plan, prepared)
@@ -244,8 +245,7 @@ class Transactions:
         return replace(counts, is_same=is_same(head, prepared), discarded=discarded)
 
     def finish_below(self, transaction: Transaction) -> RecordHead | None:
-        """Publish the newest record with a lower number, since no later start would publish that
-        record.
+        """Publish the newest record with a lower number, because no later start would publish it.
 
         Returns the head of the record; None if there is no such record, or if this number is
         already recorded. Raises TransactionConflict if a higher number is recorded, and the errors
@@ -258,7 +258,7 @@ class Transactions:
         record = self._log.record(below[0])
         if record and listing.is_finished(record.head):
             return record.head
-        # List again after reading the record, because only the newest record may be published.
+        # List again after the record was read, because only the newest record may be published.
         again = self._not_overtaken(transaction)
         newest = again.newest_of(transaction.key)
         if newest == transaction.number:
@@ -289,9 +289,9 @@ class Transactions:
         step: Step,
         below: RecordHead | None,
     ) -> TransactionRecord:
-        """Return the existing record of this transaction, or record the tasks' messages.
+        """Return the record of this transaction. If there is none, record the tasks' messages.
 
-        below: head of the newest record with a lower number; this record is finished.
+        below: head of the newest record with a lower number, which is finished.
         """
         if step is Step.SHOW:
             found = self._log.record(transaction)
@@ -337,11 +337,11 @@ class Transactions:
             raise emptied(self._log.where)
 
     def _look_again(self, head: RecordHead, run: str) -> Listing:
-        """List the log again after reading the record.
+        """List the log again after the record was read.
 
         Only the newest record may be published.
 
-        Raises TransactionConflict if a higher number is recorded, unless this record is finished.
+        Raises TransactionConflict if a higher number is recorded and the record is not finished.
         Raises TransactionUnknown if the start mark of this run is missing.
         """
         listing = self._log.listing(head.transaction.key)
@@ -375,17 +375,16 @@ class Transactions:
                 found=found,
             )
         except LogDamaged:
-            # This call raises if another process has recorded a higher number and removed the
-            # parts.
+            # Raises an error if another process has recorded a higher number and removed the parts.
             if not self._look_again(head, "").is_finished(head):
                 raise
-            return Shown()  # another process has published the record, and removed the parts
+            return Shown()  # another process has published the record and removed its parts
 
     def _first_queue(self, record: TransactionRecord, done: int) -> QueueRef:
         return next(self._log.hidden(record, done))[0].lease.queue
 
     def _time_at(self, queue: QueueRef, retry: RetryPolicy = REPLAY) -> ServiceClock:
-        """Return the clock of the queue service. The service is asked once; every answer contains
+        """Return the clock of the queue service. Sends one request, because every answer contains
         the time."""
         if self._clock is None:
             self._clock = clock_at(self._client, queue, retry)
@@ -396,12 +395,12 @@ class Transactions:
     def abort(
         self, plan: WritePlan, prepared: Sequence[Prepared], *, is_missing: bool
     ) -> int | None:
-        """Delete the tasks' messages, if no record can ever contain them.
+        """Delete the tasks' messages, if it is certain that no record will contain them.
 
-        is_missing: a task failed, so `commit` was not called. If no task failed, a put of the
-        record may still take effect. In this case the messages are kept, unless the record of
-        another attempt exists. Returns the number of messages that may stay invisible until they
-        expire; None if unknown.
+        is_missing: a task failed, so `commit` was not called. If no task failed, `commit` may have
+        put the record, or the put may still take effect. In this case the messages are kept, unless
+        another attempt has put the record. Returns the number of messages that may stay invisible
+        until they expire; None if unknown.
         """
         if not prepared:
             return 0
@@ -413,8 +412,7 @@ class Transactions:
         return self._leave(prepared)
 
     def _leave(self, prepared: Sequence[Prepared]) -> int:
-        """Delete the messages of these tasks. Returns the number of messages that may stay
-        invisible."""
+        """Delete the messages of these tasks. Returns how many messages may stay invisible."""
         leases = leases_of(prepared, self._config.account.name)
         deleted = delete_hidden(self._client, leases, self._config.parallelism)
         return deleted.left + sum(each.abandoned for each in prepared)

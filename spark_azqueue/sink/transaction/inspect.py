@@ -17,11 +17,11 @@ from .show import DeleteCounts, Shown, clock_at, delete_hidden, show
 
 @dataclass(frozen=True, slots=True)
 class FoundTransaction:
-    """A record and its progress.
+    """A record, and how far it is published.
 
-    done: number of messages of the record that need no publishing. is_finished: the record has its
-    final mark. is_newest: False if the record's writer has recorded a higher number; such a record
-    is not published, because it may be a repeated put that appeared late.
+    done: number of messages of the record that need no publishing any more. is_finished: the record
+    has its final mark. is_newest: False if the writer has recorded a higher number; the record is
+    then not published, because it may come from a put that took effect late.
     """
 
     record: TransactionRecord
@@ -57,7 +57,7 @@ def records(wal: TransactionLog) -> Iterator[FoundTransaction]:
 def finish(
     config: SinkConfig, wal: TransactionLog, client: QueueClient, each: FoundTransaction
 ) -> Shown:
-    """Publish the remaining messages of a record, as a start of the query would do.
+    """Publish the remaining messages of a record, as the next start of the query would.
 
     Returns at once if a higher number was recorded in the meantime. Raises the errors of `show`.
     """
@@ -80,11 +80,12 @@ def finish(
 def discard(
     config: SinkConfig, wal: TransactionLog, client: QueueClient, each: FoundTransaction
 ) -> DeleteCounts:
-    """Delete the messages of a record that are not published. The transaction then counts as done.
+    """Delete the messages of a record that are not published. After that, the transaction counts as
+    done.
 
     All messages are checked before the first delete. The mark is written after the deletes, so that
     no message can be published later. Raises ServiceError, LogDamaged, LogConflict. If a delete
-    fails, the record is not marked, and the user must run the command again.
+    fails, the mark is not written, and the user must run the command again.
     """
     wal.check(each.record, each.done)
 

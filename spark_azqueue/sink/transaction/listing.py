@@ -21,7 +21,7 @@ class Step(enum.Enum):
 
 
 class PassedOver(enum.Enum):
-    """Knowledge about a transaction that is older than the newest transaction."""
+    """Reason why a transaction is skipped that is older than the newest transaction."""
 
     STREAM = (
         "they were written before, and the checkpoint was rolled back. (A copied checkpoint has"
@@ -32,20 +32,20 @@ class PassedOver(enum.Enum):
 
 
 START_EVERY = 50
-"""Number of batches after which a long run writes another start."""
+"""Number of batches after which a long run writes another start object."""
 
 STARTS_KEPT = 2 * START_EVERY
-"""Number of batches after which the start of a run is removed."""
+"""Number of batches after which a start object is removed."""
 
 
 @dataclass(frozen=True)
 class Listing:
     """Contents of a log at one moment, by the names of its objects.
 
-    where: place of the log, for messages. listed: the objects. recorded: the recorded numbers of
-    each key, ascending. starts: for each key and run, the newest number when the run began. lost:
-    for each key, the highest number that has a mark, if the record of this number and all higher
-    records are missing.
+    where: place of the log, for messages. listed: the objects. recorded: for each key, the recorded
+    numbers, ascending. starts: for each key and run, the newest number when the run began. lost:
+    for each key, the highest number that has a mark, if this number and all higher numbers have no
+    record.
     """
 
     where: str
@@ -67,13 +67,13 @@ class Listing:
         return cls(where, objects, recorded, names.starts_in(objects), lost)
 
     def for_tasks(self) -> Listing:
-        """Return this listing without the parts that tasks do not need."""
+        """Return this listing without the values that tasks do not need."""
         newest = {key: numbers[-1:] for key, numbers in self.recorded.items()}
         return replace(self, listed=(), recorded=newest)
 
     @property
     def newest(self) -> dict[str, int]:
-        """Highest number of each key."""
+        """Highest recorded number of each key."""
         return {key: numbers[-1] for key, numbers in self.recorded.items()}
 
     def marked(self, head: RecordHead) -> int:
@@ -81,7 +81,7 @@ class Listing:
         return names.marked_in(self.listed, head.transaction, head.nonce, head.rows)
 
     def is_finished(self, head: RecordHead) -> bool:
-        """Return True if the record has its final mark, so that no message is left to publish."""
+        """Return True if the record has its final mark: no message is left to publish."""
         return self.marked(head) == head.rows
 
     def below(self, transaction: Transaction) -> list[Transaction]:
@@ -92,11 +92,11 @@ class Listing:
         ]
 
     def not_written(self, head: RecordHead) -> list[Transaction]:
-        """Return the recorded transactions with lower numbers that this record does not name as
+        """Return the recorded transactions with lower numbers, if this record does not name them as
         written.
 
-        If a number is written but its record is unfinished, the record is a repeated put that
-        appeared late.
+        If this record names a number as written, but the number's record is unfinished, the record
+        comes from a put that took effect late.
         """
         return [
             each for each in self.below(head.transaction) if not holds(head.written, each.number)
@@ -106,9 +106,9 @@ class Listing:
         """Return the names of objects that are not needed after this record is published. Heads
         come first.
 
-        finished: lower numbers whose records are finished, in addition to the numbers that this
-        record names as written. Objects of all other numbers are kept. Parts without a record are
-        also kept, because their record may still appear.
+        finished: further lower numbers whose records are finished, besides the numbers that this
+        record names as written. Objects of other numbers are kept. Parts without a record are also
+        kept, because a put of their record may still take effect.
         """
         key, number = head.transaction
         over = []
@@ -119,7 +119,7 @@ class Listing:
                 is_over = found.number < number - STARTS_KEPT
             elif found.number < number:
                 is_over = found.number in finished or holds(head.written, found.number)
-            else:  # objects of an attempt whose record was not accepted
+            else:  # objects of an attempt that did not put the record
                 is_over = found.kind is not ObjectKind.RECORD and found.tag != head.nonce
             if is_over:
                 over.append((found.kind is not ObjectKind.RECORD, found.name))
@@ -131,27 +131,28 @@ class Listing:
 
     @property
     def newest_transactions(self) -> list[Transaction]:
-        """Transaction with the highest number, for each key."""
+        """Return, for each key, the transaction with the highest number."""
         return [Transaction(*each) for each in sorted(self.newest.items())]
 
     def start(self, transaction: Transaction, run: str) -> int | None:
-        """Return the newest number when this run began; None if the run has no transaction yet."""
+        """Return the number that was the newest when this run began; None if the run has no
+        transaction yet."""
         return self.starts.get((transaction.key, run))
 
     def needs_start(self, transaction: Transaction, run: str) -> bool:
-        """Return True if the run has no start, or if its start is removed soon."""
+        """Return True if the run has no start object, or if its start object is removed soon."""
         number = transaction.number
         return bool(run) and (self.start(transaction, run) is None or number % START_EVERY == 0)
 
     def has_higher(self, transaction: Transaction) -> bool:
-        """Return True if a higher number is recorded, so that this transaction is never
+        """Return True if a higher number is recorded. In this case, this transaction is never
         published."""
         return self.newest_of(transaction.key) > transaction.number
 
     def step(self, transaction: Transaction, *, is_strict: bool) -> Step:
         """Return the next step for this transaction.
 
-        is_strict: failOnDataLoss. Raises TransactionUnknown, before any change, if the log does not
+        is_strict: failOnDataLoss. Changes nothing. Raises TransactionUnknown if the log does not
         know the previous batch.
         """
         newest = self.newest_of(transaction.key)
@@ -165,11 +166,11 @@ class Listing:
     def check_stranger(self, transaction: Transaction, run: str, writer: str) -> None:
         """Raise TransactionConflict if a record proves that another run writes at the same time.
 
-        writer: the run that wrote the record. An earlier process of the query may have recorded
-        this run's first transaction. An earlier process can record a later transaction only if the
-        checkpoint was rolled back while that process still ran. Such a record looks like the record
-        of a second query, so this run stops; the next run accepts the record as its first
-        transaction.
+        writer: the run that wrote the record. An earlier run of the query may have recorded the
+        first transaction of this run. An earlier run can have recorded a later transaction only if
+        the checkpoint was rolled back while the earlier run was still running. Such a record looks
+        like the record of a second query, so this run stops. The next run accepts the record as its
+        first transaction.
         """
         number = transaction.number
         start = self.start(transaction, run)
@@ -180,7 +181,8 @@ class Listing:
         """Raise TransactionUnknown for an older batch that the newest record does not name as
         written.
 
-        Applies only to streams. This run did not send the batch, and perhaps no run has sent it.
+        Applies only to streams. This run did not send the batch, and it is unknown whether an
+        earlier run did.
         """
         number = transaction.number
         if transaction.is_batch_of_stream and not holds(newest.written, number):
@@ -191,7 +193,7 @@ class Listing:
         batch.
 
         Batch writes may skip numbers. A mark is written after its record. So a mark without a
-        record means that the record was deleted, and that the log can no longer show that the
+        record means that the record was deleted. The log then cannot show any more that the
         record's messages were sent.
         """
         newest = self.newest_of(transaction.key)

@@ -95,13 +95,13 @@ _MARK_AT_MOST = 4_096
 _READ_BELOW = 20
 """Maximum number of older records that are read before a removal.
 
-Only records that the newest record does not name as written are read.
+Only older records that the newest record does not name as written are read.
 """
 
 
 @dataclass(frozen=True, slots=True)
 class TransactionRecord:
-    """Head of a record, and the chunks stored in the head."""
+    """Head of a record, and the chunks that are stored in the head."""
 
     head: RecordHead
     inline: bytes
@@ -110,7 +110,7 @@ class TransactionRecord:
 class TransactionLog(Journal):
     """Transaction log in one folder.
 
-    The instance keeps only the id of the folder in memory; all other state is in the folder.
+    Keeps only the id of the folder in memory; all other state is in the folder.
     """
 
     def __init__(
@@ -135,14 +135,14 @@ class TransactionLog(Journal):
     ) -> TransactionLog:
         """Return the log that these options name.
 
-        account: storage account of the queues. store: used in place of the store of the options.
+        account: storage account of the queues. store: replaces the store that the options name.
         within_s: see `log_store`. queues: see `__init__`.
         """
         store = store or log_store(settings.place, settings.account, TRANSACTIONS, within_s)
         return cls(store, account.name, queues)
 
     def listing(self, prefix: str) -> Listing:
-        """List the objects of a key, or of all keys with this prefix."""
+        """List the objects of all keys that begin with `prefix`."""
         return Listing.of(self.where, self.store.names(names.FOLDER, prefix))
 
     def record(self, transaction: Transaction) -> TransactionRecord | None:
@@ -157,7 +157,7 @@ class TransactionLog(Journal):
         return self.read(names.record(transaction), RECORD_HEAD_AT_MOST, parse)
 
     def begin(self, key: str, newest: int, run: str) -> None:
-        """Write the start of this run, with the newest number."""
+        """Write the start object of this run, with the newest number."""
         self.store.put_new(names.start(key, newest, run), sealed({"version": 1}))
 
     def put_parts(self, head: RecordHead, parts: Sequence[bytes]) -> None:
@@ -166,36 +166,37 @@ class TransactionLog(Journal):
             name = names.part(head.transaction, head.nonce, number)
             self.store.put_new(
                 name, data
-            )  # an existing part is of this attempt, because its name has the nonce
+            )  # the name has the nonce, so an existing part is of this attempt
 
     def put_head(self, record: TransactionRecord) -> bool:
-        """Record a transaction. This call commits the transaction. Returns False if it was already
+        """Record a transaction, which commits it. Returns False if the transaction was already
         recorded.
 
-        Raises ServiceError. The error's `may_have_taken_effect` is True if the record may exist, or
-        may appear later.
+        Raises ServiceError. If the error's `may_have_taken_effect` is True, the record may exist,
+        or may appear later.
         """
         name = names.record(record.head.transaction)
         return self.store.put_new(name, record.head.to_bytes(record.inline))
 
     def need_record(self, transaction: Transaction) -> TransactionRecord:
-        """Return a record that existed a moment ago. Raises LogDamaged if the record is missing."""
+        """Return a record that a listing has just shown. Raises LogDamaged if the record is
+        missing."""
         found = self.record(transaction)
         if found is None:
             raise vanished(self.store, names.record(transaction))
         return found
 
     def mark(self, head: RecordHead, count: int, notes: dict[str, Any]) -> None:
-        """Write a mark that the first `count` messages need no publishing. notes: values for
+        """Mark that the first `count` messages need no publishing any more. notes: values for
         people."""
         value = {"version": 1, "nonce": head.nonce, "count": count, **notes}
         self.store.put_new(names.progress_mark(head.transaction, head.nonce, count), sealed(value))
 
     def last_show(self, head: RecordHead) -> dict[str, float]:
-        """Return the notes of the final mark, for people; {} without a final mark.
+        """Return the notes of the final mark; {} without a final mark.
 
-        No decision may use the notes, because anyone with write access to the folder may have
-        changed them. Only numbers are returned.
+        The notes are for people. No decision may use them, because any program with write access to
+        the folder may have changed them. Only notes that are numbers are returned.
         """
         data = self.store.get(
             names.progress_mark(head.transaction, head.nonce, head.rows), _MARK_AT_MOST
@@ -216,7 +217,7 @@ class TransactionLog(Journal):
         """Yield the messages of a record, chunk by chunk, without the first `skip` messages.
 
         Raises LogDamaged for damage, and for a missing part. The caller must check whether another
-        process has marked all messages in the meantime, because a missing part is then no damage.
+        process has marked all messages in the meantime. In this case, a missing part is no damage.
         Raises LogConflict if a message is in a queue that the options do not name.
         """
         left = skip
@@ -251,7 +252,7 @@ class TransactionLog(Journal):
     def _check_queues(self, head: RecordHead, hidden: Sequence[Hidden]) -> None:
         """Raise LogConflict for queues that the options do not name.
 
-        Anyone with write access to the folder could add any queue to a record.
+        A program with write access to the folder could add any queue to a record.
         """
         if self._queues is None:
             return
@@ -259,8 +260,8 @@ class TransactionLog(Journal):
             raise foreign_queues(self.where, about(head), foreign)
 
     def check(self, record: TransactionRecord, skip: int) -> None:
-        """Read all messages that `hidden` would yield, so that errors are raised before any message
-        is published."""
+        """Read all messages that `hidden` would yield. So errors are raised before any message is
+        published."""
         for _ in self.hidden(record, skip):
             pass
 
@@ -271,8 +272,8 @@ class TransactionLog(Journal):
         return data
 
     def clean(self, head: RecordHead, listing: Listing) -> None:
-        """Remove objects that are not needed after this record is published. listing: listing from
-        before the publishing.
+        """Remove objects that are not needed after this record is published. listing: made before
+        the publishing.
 
         Heads are removed first, because parts without a head are never read. If a record may be
         unfinished, all its objects are kept. If a removal fails, the next call repeats the removal.
@@ -287,8 +288,8 @@ class TransactionLog(Journal):
         self.remove([*over, *sorted(own & listed)])
 
     def finished(self, listing: Listing, head: RecordHead) -> set[int]:
-        """Return lower numbers whose records are finished, but which this record does not name as
-        written.
+        """Return the lower numbers whose records are finished, although this record does not name
+        them as written.
 
         Only the highest of these records are read, so that many old records do not slow each batch.
         """

@@ -39,8 +39,8 @@ class ObjectKind(enum.Enum):
 
 
 class RecordName(NamedTuple):
-    """Parts of an object's name. tag: the run of a start, or the nonce of a part or mark. amount:
-    the last number in the name."""
+    """Parts of an object's name. tag: run of a start object, or nonce of a part or mark. amount:
+    last number in the name."""
 
     name: str
     kind: ObjectKind
@@ -95,7 +95,7 @@ def record(transaction: Transaction) -> str:
 
 
 def start(key: str, newest: int, run: str) -> str:
-    """Name of the start of a run."""
+    """Name of the start object of a run."""
     return f"{FOLDER}/{key}-{newest:019d}-{run}"
 
 
@@ -105,7 +105,7 @@ def part(transaction: Transaction, nonce: str, number: int) -> str:
 
 
 def progress_mark(transaction: Transaction, nonce: str, count: int) -> str:
-    """Name of a mark of progress."""
+    """Name of a mark of how many messages need no publishing any more."""
     return f"{FOLDER}/{transaction}-{nonce}-m{count:012d}"
 
 
@@ -136,7 +136,7 @@ def records_in(listed: Iterable[RecordName]) -> dict[str, list[int]]:
 def starts_in(listed: Iterable[RecordName]) -> dict[tuple[str, str], int]:
     """Return, for each run, the newest number when the run began.
 
-    If a run wrote several starts, the lowest number is returned.
+    If a run wrote several start objects, the lowest number is returned.
     """
     found: dict[tuple[str, str], int] = {}
     for each in listed:

@@ -1,8 +1,8 @@
 """Record of a transaction: the messages that the transaction publishes. Pure values.
 
-The head names the writer and lists the chunks. The chunks contain the receipts. The chunks of a
-small transaction are in the head itself; the chunks of a large transaction are in parts. Reading a
-damaged value raises Damaged.
+The head names the writer and lists the chunks. The chunks contain the receipts of the messages. The
+head of a small transaction contains its chunks; the chunks of a large transaction are in separate
+parts. Reading a damaged value raises Damaged.
 
     header (JSON) | newline | its digest | newline | chunks
 """
@@ -40,28 +40,28 @@ from spark_azqueue.service.messages import Lease
 from .names import HIGHEST_TXN_VERSION, Transaction
 
 Ranges: TypeAlias = tuple[tuple[int, int], ...]
-"""Ranges of numbers: the first and last number of each range, ascending, with a gap between
-ranges."""
+"""Ranges of numbers, ascending, with a gap between two ranges. A range is its first and last
+number."""
 
 RANGES_AT_MOST = 1_000
 """Maximum number of ranges; if there are more, the lowest ranges are dropped.
 
-A txnVersion that is a date, such as 20260131, needs twelve ranges a year.
+If txnVersion is a date, such as 20260131, a year needs twelve ranges.
 """
 
 CHUNK_ROWS = 20_000
 """Maximum number of messages in one chunk, about 2 MB."""
 
 CHUNK_AT_MOST = CHUNK_ROWS * (MAX_ID + MAX_RECEIPT + 64 + 32)
-"""Maximum bytes of a chunk, before and after compression."""
+"""Maximum size of a chunk in bytes, before and after compression."""
 
 
 class Hidden(NamedTuple):
     """A prepared message.
 
-    due: when the message must become visible; 0 for the time at which it is published. expires:
-    when the service removes the message. Both times are by the service's clock, in seconds since
-    1970.
+    due: time at which the message must become visible; 0 for the time at which it is published.
+    expires: time at which the service removes the message. Both times are by the service's clock,
+    in seconds since 1970.
     """
 
     lease: Lease
@@ -71,7 +71,7 @@ class Hidden(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Chunk:
-    """Packed messages of one task. size: bytes of the columns before packing."""
+    """Packed messages of one task. size: size of the columns before packing, in bytes."""
 
     rows: int
     size: int
@@ -89,10 +89,10 @@ class Prepared:
 
     token: random id of this attempt of the task. query, run, batch: ids of the stream, its run and
     its batch; "", "" and -1 for a batch write. rows: number of rows of the task. skipped: the task
-    put nothing, because the transaction is already recorded. expires: earliest expiry of the
-    messages; 0 without messages. abandoned: number of additional messages that may have been put,
-    because answers were lost. log: id of the log from which the plan was made. texts: digest of all
-    texts in their order; "" if the order has no meaning.
+    put nothing, because the transaction was already recorded. expires: earliest expiry of the
+    messages; 0 without messages. abandoned: number of further messages that may have been put,
+    because requests got no answer. log: id of the log with which the plan was made. texts: digest
+    of all texts in order; "" if the order has no meaning.
     """
 
     token: str
@@ -111,10 +111,10 @@ class Prepared:
 RECORD_VERSION = 1
 
 INLINE_AT_MOST = 2**20
-"""Maximum bytes of chunks in the head."""
+"""Maximum size of all chunks in the head, in bytes."""
 
 PART_BYTES = 4 * 2**20
-"""Approximate bytes of chunks in a part."""
+"""Approximate size of all chunks in a part, in bytes."""
 
 RECORD_HEAD_AT_MOST = 16 * 2**20
 CHUNKS_AT_MOST = 200_000
@@ -126,7 +126,7 @@ _IN_HEAD = -1
 _ABOUT_AT_MOST = 160
 """Maximum number of characters of `about`.
 
-A character takes up to 12 bytes in JSON, so the value is short enough for `text`.
+A character takes up to 12 bytes in JSON, so `about` is short enough for a value of the type `text`.
 """
 
 
@@ -173,12 +173,12 @@ class RecordHead:
     """Head of a record.
 
     nonce: id of the attempt that wrote the record. run: run of the stream; "" for a batch write.
-    about: the query's id, or the `txnAppId`, for people. given: number of rows of the write; if
-    this is more than the record's messages, the other rows were not put (for example because of
-    `onRowError`). expires: earliest expiry of the messages; 0 without messages. recorded: time of
-    the record by the service's clock, in seconds since 1970. abandoned: number of messages that may
-    stay invisible until they expire, because answers to their puts were lost. written: lower
-    numbers that are known to be completely written. texts: see `Prepared`.
+    about: the query's id, or the `txnAppId`, for people. given: number of rows of the write; if the
+    record has fewer messages, the other rows were not put (for example because of `onRowError`).
+    expires: earliest expiry of the messages; 0 without messages. recorded: time at which the record
+    was made, by the service's clock, in seconds since 1970. abandoned: number of messages that may
+    stay invisible until they expire, because their puts got no answer. written: lower numbers that
+    are known to be completely written. texts: see `Prepared`.
     """
 
     transaction: Annotated[Transaction, _TRANSACTION]
@@ -196,7 +196,7 @@ class RecordHead:
 
     @property
     def written_then(self) -> Ranges:
-        """Numbers that are completely written after this record is finished."""
+        """Numbers that are known to be completely written when this record is finished."""
         return extended(self.written, self.transaction.number)
 
     @property
@@ -205,7 +205,7 @@ class RecordHead:
         return sum(each.rows for each in self.chunks)
 
     def chunks_by_part(self) -> list[tuple[int, list[ChunkRef]]]:
-        """Return each part's number and chunks, ascending. Part -1 is the head."""
+        """Return, for each part, its number and its chunks, ascending. Part -1 is the head."""
         found: dict[int, list[ChunkRef]] = {}
         for each in self.chunks:
             found.setdefault(each.part, []).append(each)
@@ -252,18 +252,16 @@ def chunks_in(refs: Iterable[ChunkRef], data: bytes, skip: int = 0) -> Iterator[
 
 
 def nonce_of(prepared: Sequence[Prepared]) -> str:
-    """Return the id of one attempt to write a transaction, made from the tokens of the attempt's
-    tasks.
+    """Return the id of an attempt to write a transaction, computed from the tokens of its tasks.
 
-    The calls of `commit` and `abort` for one attempt run in different processes, and compute the
-    same id.
+    `commit` and `abort` of one attempt run in different processes, and must compute the same id.
     """
     return digest_of("\n".join(sorted(each.token for each in prepared)).encode())
 
 
 def placed(chunks: Sequence[Chunk]) -> tuple[tuple[ChunkRef, ...], list[bytes], bytes]:
-    """Distribute the chunks over the head and parts. Returns the chunks' places, the parts, and the
-    bytes for the head."""
+    """Distribute the chunks over the head and the parts. Returns the places of the chunks, the
+    parts, and the bytes of the chunks in the head."""
     if sum(len(each.data) for each in chunks) <= INLINE_AT_MOST:
         refs = tuple(_ref(each, _IN_HEAD) for each in chunks)
         return refs, [], b"".join(each.data for each in chunks)
@@ -302,8 +300,7 @@ def holds(ranges: Ranges, number: int) -> bool:
 
 
 def extended(ranges: Ranges, number: int) -> Ranges:
-    """Return the ranges with one more number, which must be higher than all numbers in the
-    ranges."""
+    """Add a number, which must be higher than all numbers in the ranges, and return the ranges."""
     if ranges and ranges[-1][1] == number - 1:
         return (*ranges[:-1], (ranges[-1][0], number))
     return (*ranges, (number, number))[-RANGES_AT_MOST:]

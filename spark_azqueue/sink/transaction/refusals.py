@@ -1,4 +1,4 @@
-"""Errors of a transaction and its log. The parameter `what` describes the transaction in words."""
+"""Errors of a transaction and its log. The parameter `what` is a description of the transaction."""
 
 from __future__ import annotations
 
@@ -41,7 +41,8 @@ def recorded_by_another(where: str, number: int, start: int) -> TransactionConfl
 
 
 def overtaken(where: str, number: int) -> TransactionConflict:
-    """Error for a transaction if another process has recorded a higher number."""
+    """Error for a transaction that cannot be published, because another process has recorded a
+    higher number."""
     return TransactionConflict(
         f"a higher number than {number} was recorded in {where} while"
         " this transaction was written, so this process shows no more of its messages: another"
@@ -51,7 +52,7 @@ def overtaken(where: str, number: int) -> TransactionConflict:
 
 
 def record_gone(where: str, transaction: Transaction) -> TransactionConflict:
-    """Error for a record that existed when the tasks began, and is missing now.
+    """Error for a record that is missing, although it existed when the tasks began.
 
     The tasks put nothing, because the record existed.
     """
@@ -71,8 +72,8 @@ def emptied(where: str) -> TransactionUnknown:
 
 
 def batch_not_known(where: str, number: int, newest: int) -> TransactionUnknown:
-    """Error for a batch of a stream that is older than the newest record, and that this record does
-    not name as written."""
+    """Error for a batch of a stream that is older than the newest record and that the newest record
+    does not name as written."""
     return TransactionUnknown(
         f"the query is at batch {number}, and the transaction log {where} has a record of the"
         f" later batch {newest}, which does not say that batch {number} was ever written. Nothing"
@@ -85,8 +86,8 @@ def batch_not_known(where: str, number: int, newest: int) -> TransactionUnknown:
 def version_not_known(
     where: str, app_id: str | None, number: int, newest: int
 ) -> TransactionUnknown:
-    """Error for a txnVersion that is lower than the newest and is not known to be completely
-    written."""
+    """Error for a txnVersion that is lower than the newest, if it is unknown whether it was
+    completely written."""
     return TransactionUnknown(
         f"txnVersion {number} of txnAppId {json.dumps(app_id)} is not known to be written:"
         f" in {where}, {newest} is the newest, and numbers must increase. Nothing was sent. To"
@@ -109,7 +110,8 @@ def foreign_queues(where: str, what: str, names: Collection[str]) -> LogConflict
 
 
 def too_little_time(what: str, left_s: int, rows: int, needed_s: int) -> TransactionExpired:
-    """Error for a transaction whose messages may expire before all messages are published."""
+    """Error for a transaction with messages that may expire before all its messages are
+    published."""
     return TransactionExpired(
         f"{what}: its first message expires in {left_s:,} s, and showing all"
         f" {rows:,} messages may take {needed_s:,} s, so nothing was recorded and nothing is"
@@ -118,9 +120,9 @@ def too_little_time(what: str, left_s: int, rows: int, needed_s: int) -> Transac
 
 
 def expired_unseen(what: str, expired: int, rows: int, queues: str) -> TransactionExpired:
-    """Error for messages that expired before they were known to be visible.
+    """Error for messages that expired before it was known that they are visible.
 
-    queues: names of the queues, with counts.
+    queues: names of the queues, with the number of expired messages.
     """
     return TransactionExpired(
         f"{what}: up to {expired:,} of {rows:,} messages expired before they"

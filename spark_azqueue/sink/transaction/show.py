@@ -1,4 +1,4 @@
-"""Publishes the messages of a record with parallel updates, and marks the progress."""
+"""Publishes the messages of a record with parallel updates, and writes marks of the progress."""
 
 from __future__ import annotations
 
@@ -30,7 +30,8 @@ from .refusals import expired_unseen
 log = logging.getLogger(__name__)
 
 MARK_EVERY = 10_000
-"""Number of messages between two marks. At most this number of updates is repeated after a kill."""
+"""Number of messages between two marks. If the process is killed, at most this many updates are
+repeated."""
 
 DELETES_WITHIN_S = 60.0
 
@@ -39,9 +40,9 @@ DELETES_WITHIN_S = 60.0
 class Shown:
     """Counts of the messages of a record.
 
-    shown: messages that this process published. before: messages that were published before, so the
-    service refused their receipts. vanished: messages that were missing before any process could
-    publish them, because their queue was cleared or deleted. expired: messages that were not
+    shown: messages that this process published. before: messages that were published earlier, so
+    that the service refused their receipts. vanished: messages that were missing before a process
+    could publish them, because their queue was cleared or deleted. expired: messages that were not
     published in time. seconds: time from the first request to the last answer.
     """
 
@@ -56,21 +57,21 @@ class ServiceClock:
     """Clock of the queue service, computed from the Date of one answer."""
 
     def __init__(self, date: datetime, wall: Callable[[], float] = time.time) -> None:
-        """date: Date of an answer that has just arrived. wall: this machine's clock, seconds since
-        1970."""
+        """date: Date of an answer that has just arrived. wall: clock of this machine, returns
+        seconds since 1970."""
         self._wall = wall
         self._ahead = date.timestamp() - wall()
 
     def now(self) -> int:
         """Return the service's time in seconds since 1970.
 
-        The result is never ahead of the service, and at most about one second behind.
+        The result is never later than the service's time, and at most about one second earlier.
         """
         return math.floor(self._wall() + self._ahead)
 
     def here(self, moment: int) -> float:
-        """Convert a time of the service's clock to this machine's clock. The result is never too
-        early."""
+        """Convert a time by the service's clock to a time by this machine's clock. The result is
+        never too early."""
         return moment - self._ahead
 
 
@@ -99,15 +100,15 @@ def show(
 ) -> Shown:
     """Make the messages of a record visible, and write marks of the progress.
 
-    done: number of messages at the start of the record that need no publishing. is_ours: this
-    process has just written the record. is_strict: failOnDataLoss. most: maximum number of parallel
-    requests; None: limited only by the queues' limits. found: counts are added to this object, even
-    if an error or Ctrl-C ends the call. Raises ServiceError and LogDamaged. Raises
+    done: number of messages at the start of the record that need no publishing any more. is_ours:
+    this process has just written the record. is_strict: failOnDataLoss. most: maximum number of
+    parallel requests; None for only the limits of the queues. found: the counts are added to this
+    object, even if an error or Ctrl-C ends the call. Raises ServiceError and LogDamaged. Raises
     TransactionExpired if messages were not published in time; all other messages are published
     before this error.
     """
     began = time.monotonic()
-    if not is_ours:  # anyone with write access to the folder may have changed it
+    if not is_ours:  # a program with write access to the folder may have changed it
         wal.check(record, done)
     found = found or Shown()
     return _Showing(client, wal, record, clock, is_ours, is_strict, most, found).run(done, began)
@@ -135,7 +136,7 @@ class _Showing:
         self._is_strict = is_strict
         self._most = most
         self._found = found
-        self._expired: dict[str, int] = {}  # by queue
+        self._expired: dict[str, int] = {}  # number by queue
         self._missing: QueueNotFound | None = None
 
     def run(self, done: int, began: float) -> Shown:
@@ -155,7 +156,7 @@ class _Showing:
                     done - marked >= MARK_EVERY
                     and done < self._record.head.rows
                     and not (self._is_strict and (self._missing or self._expired))
-                ):  # lost messages are not marked unless failOnDataLoss=false
+                ):  # lost messages are marked only with failOnDataLoss=false
                     self._log.mark(self._record.head, done, {})
                     marked = done
         self._check_loss()
@@ -175,7 +176,7 @@ class _Showing:
                 place += 1
 
     def _delay(self, hidden: Hidden, now: int) -> int | VisibleAt:
-        # If the clocks differ, the time in a row can be after the message's expiry.
+        # If clocks differ, the time that a row asks for can be after the message's expiry.
         due = min(hidden.due, hidden.expires - VISIBLE_AT_LEAST_S)
         return 0 if due <= now else VisibleAt(self._clock.here(due))
 
@@ -193,7 +194,7 @@ class _Showing:
             self._found.before += 1
 
     def _check_loss(self) -> None:
-        """Report missing messages. Raises TransactionExpired, QueueNotFound."""
+        """Raise TransactionExpired or QueueNotFound if messages are missing, or log a warning."""
         what = about(self._record.head)
         self._found.expired = expired = sum(self._expired.values())
         if self._missing:
@@ -211,9 +212,9 @@ class _Showing:
 
 
 class DeleteCounts(NamedTuple):
-    """Counts of prepared messages after a delete.
+    """Counts of prepared messages after they were deleted.
 
-    deleted: deleted messages. gone: messages that were published or had expired before. left:
+    deleted: deleted messages. gone: messages that were already published or had expired. left:
     messages whose delete failed.
     """
 
@@ -223,7 +224,7 @@ class DeleteCounts(NamedTuple):
 
 
 def delete_hidden(client: QueueClient, leases: Iterator[Lease], most: int | None) -> DeleteCounts:
-    """Delete prepared messages. Never raises an Exception; a message that is not deleted stays
+    """Delete prepared messages. Never raises an Exception: a message that is not deleted stays
     invisible until it expires."""
     wanted = deleted = gone = 0
 

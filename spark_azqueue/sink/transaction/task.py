@@ -1,7 +1,7 @@
-"""Task of a transaction: its plan, its identity, and its result.
+"""A task of a transaction: the plan that it gets, its identity, and its result.
 
-Spark pickles the plan for the tasks, and the prepared messages for the driver. The module holds
-pure values.
+Spark pickles the plan for the tasks, and the prepared messages for the driver. This module has pure
+values.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from .refusals import too_little_time, version_not_known
 log = logging.getLogger(__name__)
 
 SHOW_RATE = 200
-"""Minimum rate of publishing in messages per second, used to estimate the time for publishing."""
+"""Assumed minimum rate of publishing, in messages per second."""
 
 LEAST_LEFT_S = 60
 
@@ -61,7 +61,7 @@ def leases_of(prepared: Sequence[Prepared], account: str) -> Iterator[Lease]:
 
 
 def check_chunks(chunks: int) -> None:
-    """Raise AzQueueError if a record with this number of chunks could not be read."""
+    """Raise AzQueueError if a record with this number of chunks would be too large to read."""
     if chunks > CHUNKS_AT_MOST:
         raise AzQueueError(
             f"the tasks of one write put messages in {chunks:,} portions, and a transaction has"
@@ -81,8 +81,8 @@ def check_time(head: RecordHead) -> None:
 def tell_of_other_rows(head: RecordHead, prepared: Sequence[Prepared]) -> None:
     """Log a warning if the repeated write has a different number of rows than the record.
 
-    If the texts are the same, there is no warning, because `send --pack` may have packed the texts
-    into fewer messages.
+    No warning is logged if the texts are the same, because `send --pack` may have packed them into
+    fewer messages.
     """
     if head.given != given_rows(prepared) and not is_same(head, prepared):
         log.warning(
@@ -98,7 +98,7 @@ def texts_of(prepared: Sequence[Prepared]) -> str:
 
 
 def is_same(head: RecordHead, prepared: Sequence[Prepared]) -> bool | None:
-    """Return whether the record has the same texts as these tasks; None if unknown."""
+    """Return True if the record has the same texts as these tasks; None if unknown."""
     known = head.texts, texts_of(prepared)
     if all(known):
         return known[0] == known[1]
@@ -111,8 +111,8 @@ def is_known(
     """Return True if a txnVersion that is lower than the newest is known to be completely written.
 
     written: numbers that the newest record names as written. where: place of the log, for messages.
-    If the number is not known, raises TransactionUnknown; with failOnDataLoss=false, logs a warning
-    and returns False.
+    If this is not known, raises TransactionUnknown; with failOnDataLoss=false, logs a warning and
+    returns False.
     """
     if holds(written, number):
         return True
@@ -137,7 +137,7 @@ class Writer(NamedTuple):
     batch: int = -1
 
     def passed_over(self, rows: int, log: str) -> Prepared:
-        """Return the result of a task that put nothing, because its transaction is already
+        """Return the result of a task that put nothing, because its transaction was already
         recorded.
 
         rows: number of rows of the task. log: see `Prepared`.
@@ -172,12 +172,12 @@ def writer_of(value_of: Callable[[str], str | None]) -> Writer:
 
 @dataclass(frozen=True, slots=True)
 class WritePlan:
-    """Plan of a write, which the driver sends to each task: the listing before the write, and the
-    writer.
+    """Plan of a write: the listing before the write, and the writer. The driver sends the plan to
+    each task.
 
     key: key of a batch write; "" for a stream, because its tasks know their query. log: id of the
-    log. is_written: the number of this batch write is lower than the newest number, and is known to
-    be completely written.
+    log. is_written: this is a batch write whose number is lower than the newest number, and is
+    known to be completely written.
     """
 
     listing: Listing
@@ -189,7 +189,7 @@ class WritePlan:
 
     @property
     def passed_over(self) -> PassedOver:
-        """Reason that applies if this write is skipped."""
+        """Why this write is skipped, if it is skipped."""
         if not self.key:
             return PassedOver.STREAM
         return PassedOver.WRITTEN if self.is_written else PassedOver.UNKNOWN
@@ -202,8 +202,8 @@ class WritePlan:
         return Transaction(names.stream_key(query), batch)
 
     def is_recorded(self, writer: Writer) -> bool:
-        """Return True if the transaction of this writer is already recorded, so that a task must
-        put nothing.
+        """Return True if the transaction of this writer is already recorded. In this case, a task
+        must put nothing.
 
         Raises TransactionUnknown: see `Listing.step`.
         """

@@ -1,1 +1,1 @@
-"""Building of micro-batches: dequeue messages, choose the messages of a batch, and size batches."""
+"""Builds micro-batches: dequeues messages, and chooses the messages and the size of each batch."""

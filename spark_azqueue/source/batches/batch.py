@@ -1,4 +1,4 @@
-"""Values of a micro-batch: rows of leased messages, the batch, and the choice of its size."""
+"""A micro-batch: the rows of leased messages, the batch, and the choice of its size."""
 
 from __future__ import annotations
 
@@ -24,11 +24,11 @@ _STORED_BESIDE_TEXT = 200
 
 @dataclass(frozen=True, slots=True)
 class BatchRows:
-    """Leased messages and their rows, before they are delivered as a batch.
+    """Leased messages and their rows, which are not delivered as a batch yet.
 
-    received: the messages, each with the lease that its row shows. cut: number of messages in each
-    partition. blobs: name of the blob with the body, for each message that has such a blob. most:
-    maximum number of messages when the rows were made.
+    received: the messages, each with the lease whose receipt its row contains. cut: number of
+    messages in each partition. blobs: for each message whose body is in a blob, the name of the
+    blob. most: limit of messages for which the rows were made.
     """
 
     received: tuple[Received, ...]
@@ -50,10 +50,10 @@ class BatchRows:
     ) -> BatchRows:
         """Cut rows into partitions.
 
-        most: the limit of messages for which the rows were chosen. rows_at_most: maximum number of
-        rows in a partition, or None. deleted_by_user: True with deleteOnCommit=false. is_logged:
-        True if a log stores the partitions. A later run may then read other columns from the stored
-        partitions.
+        most: limit of messages for which the rows were made. rows_at_most: maximum number of rows
+        in a partition, or None. deleted_by_user: True with deleteOnCommit=false. is_logged: True if
+        a log stores the sizes of the partitions. In this case a later run may read other columns of
+        the same rows.
         """
         has_texts = any(name in (BODY, CORRUPT) for name, _ in columns)
         parts = parts_of(rows, rows_at_most, with_texts=has_texts or is_logged)
@@ -85,12 +85,12 @@ class BatchRows:
 class Batch:
     """A micro-batch, ready for Spark.
 
-    received: the messages in the order of their rows, each with the lease that its row shows.
-    leases: the newest leases at delivery, without messages whose text was updated before. cut:
-    number of messages in each partition. oldest: earliest insertion time in seconds since 1970;
-    None if unknown. blobs: name of the blob with the body, for each lease whose message has such a
-    blob. most: maximum number of messages when the batch was built. suspect: True if the batch
-    contains a suspect, or is compared with suspects.
+    received: the messages in the order of their rows, each with the lease whose receipt its row
+    contains. leases: newest leases of the messages at delivery, without messages whose text was
+    updated before. cut: number of messages in each partition. oldest: earliest insertion time in
+    seconds since 1970; None if unknown. blobs: for each lease of a message whose body is in a blob,
+    the name of the blob. most: limit of messages when the batch was built. suspect: True if the
+    batch contains a suspect, or is a comparison for lone suspects.
     """
 
     received: tuple[Received, ...]
@@ -133,13 +133,16 @@ SMALLEST = 4096
 LARGEST = 32_768
 
 TARGET_S = 1.5
-"""Target duration of a batch. Spark's overhead of 0.2 to 0.5 s per batch is short in comparison."""
+"""Target duration of a batch, in seconds. Spark's overhead of 0.2 to 0.5 s per batch is short in
+comparison."""
 
 TARGET_ALONE_S = 6.0
-"""Target duration of a batch if the source does not dequeue while Spark processes the batch."""
+"""Target duration of a batch, in seconds, if the source does not dequeue while Spark processes a
+batch."""
 
 _PAYS = 1.3
-"""A doubled size is kept if the messages per second grow at least by this factor."""
+"""A doubled batch size is kept if the number of messages per second grows at least by this
+factor."""
 
 _FULL = 0.9
 _SLOW = 2.0
@@ -154,16 +157,16 @@ class BatchSize:
     ) -> None:
         """fixed: the size that an option sets, or None. least: minimum number of messages, or None.
 
-        target_s: target duration of a batch.
+        target_s: target duration of a batch in seconds.
         """
         self._target_s = target_s
         self._smallest = max(SMALLEST, least or 0)
         self.most = fixed or self._smallest
         """Maximum number of messages in the next batch."""
         self._fixed = fixed is not None
-        self._given: tuple[int, float, int] | None = None  # the batch that Spark processes
+        self._given: tuple[int, float, int] | None = None  # the batch that Spark processes now
         self._rates: dict[int, float] = {}  # messages per second, by size
-        self._rest = 0  # number of full batches before a rejected size is tried again
+        self._rest = 0  # number of full batches after which a rejected size is tried again
 
     def batch_began(self, messages: int, now: float, most: int | None = None) -> None:
         """Record that Spark got a batch of this many messages.
@@ -175,7 +178,7 @@ class BatchSize:
     def batch_ended(self, now: float) -> None:
         """Record that the last batch has ended, because Spark requests the next batch.
 
-        May be repeated.
+        The call may be repeated.
         """
         if self._fixed or self._given is None:
             return
@@ -189,8 +192,8 @@ class BatchSize:
     def resumed(self, messages: int, most: int, took_s: float) -> None:
         """Choose the first size from the last batch of an earlier process.
 
-        messages: number of messages in that batch. most: its maximum number of messages. took_s:
-        the least time, in seconds, that the batch can have taken.
+        messages: number of messages in this batch. most: limit of messages of this batch. took_s:
+        minimum number of seconds that the batch has taken.
         """
         if self._fixed:
             return
@@ -203,7 +206,7 @@ class BatchSize:
     def forget(self) -> None:
         """Drop the measured rates.
 
-        Called when the load has changed, so that another size may be best.
+        Called when the load has changed, because another size may now be best.
         """
         self._rates.clear()
         self._rest = 0

@@ -1,7 +1,8 @@
-"""Building of a micro-batch: lease messages, choose and decode messages, and cut partitions.
+"""Builds a micro-batch: leases messages, chooses and decodes the batch's messages, and cuts
+partitions.
 
-Messages that were leased early, or are kept for later batches, wait here. The rows of the next
-batch may also be made early. If a batch cannot be built, every message that is in no batch yet is
+The builder keeps *waiting messages*: messages that are leased, but are in no batch yet. The rows of
+the next batch may be made in advance. If a batch cannot be built, all waiting messages are
 released.
 
 This module is not thread-safe. A prefetch runs in a background thread, and the other methods wait
@@ -37,7 +38,7 @@ from .receiver import Receiver
 
 
 class Prefetch:
-    """Dequeues messages for up to `batches` batches in the background. Used by one thread.
+    """Dequeues messages for the next `batches` batches in the background. Used by one thread.
 
     At most one prefetch runs at a time. clock: returns the time of leases in seconds.
     """
@@ -51,27 +52,27 @@ class Prefetch:
 
     @property
     def under_way(self) -> bool:
-        """True after `begin`, until `catch_up` has waited for the prefetch."""
+        """True after `begin`, until `catch_up` returns."""
         return self._future is not None
 
     def begin(self, lease: Callable[[int], None], most: int) -> None:
         """Call `lease` in the background with the number of messages to dequeue.
 
-        The number is `most` per batch, for all batches of the prefetch.
+        This number is `most` for each batch of the prefetch.
         """
         if self._batches and self._future is None:
             self._since = self._clock()
             self._future = self._workers.submit(lease, self._batches * most)
 
     def catch_up(self) -> None:
-        """Wait for the running prefetch, if any. Raises the prefetch's error, if any."""
+        """Wait until the running prefetch has ended. Raises the prefetch's error, if any."""
         if self._future:
             wait([self._future])
             future, self._future = self._future, None
             future.result()
 
     def began(self) -> float:
-        """Return the time at which the leasing of the next batch began.
+        """Return the time at which leasing of the next batch began.
 
         The first call after a prefetch returns the start of the prefetch. Other calls return the
         current time.
@@ -80,7 +81,7 @@ class Prefetch:
         return self._clock() if since is None else since
 
     def has_ended(self, timeout_s: float | None = None) -> bool:
-        """Wait at most `timeout_s` seconds for the prefetch.
+        """Wait at most `timeout_s` seconds until the prefetch has ended.
 
         Return False if the prefetch still runs.
 
@@ -90,7 +91,7 @@ class Prefetch:
 
 
 _LAST_PAGES_S = 1.0
-"""Longest wait of a stopping process for the pages of a running prefetch."""
+"""Longest wait, in seconds, of a stopping process for the pages of a running prefetch."""
 
 
 class BatchBuilder:
@@ -121,25 +122,25 @@ class BatchBuilder:
         self._waiting: dict[MessageKey, Message] = {}
         self._ahead: BatchRows | None = None  # next batch, made early; not in `_waiting`
         self._unwanted: dict[MessageKey, Lease] = {}  # to release after this pass over the queues
-        self._backlog = False  # True if the last pass ended because it had enough messages
+        self._backlog = False  # True if the last pass ended because enough messages were leased
         self._leaving = False
         self._cutoff: Cutoff | None = None
         self._decoding = DecodingRecord(config)
         self.expires: int | None = None
-        """Earliest expiry of a message in the newest batch, in seconds since 1970. None if none
-        expires."""
+        """Earliest expiry of a message in the newest batch, in seconds since 1970. None if no
+        message expires."""
 
     def only_until(self, cutoff: Cutoff) -> None:
-        """From now on, deliver only the messages that belong to this availableNow run."""
+        """From now on, deliver only messages that this availableNow run has to deliver."""
         self._cutoff = cutoff
         with self._holder.locked_ledger as ledger:
             ledger.track_handed_out()
 
     @property
     def has_work(self) -> bool:
-        """True if the next batch need not wait until a queue is due.
+        """Return True if the next batch may begin even if no queue is due.
 
-        The batch need not wait if messages wait here, if a prefetch runs, or in an availableNow
+        This is the case if there are waiting messages, if a prefetch runs, and in an availableNow
         run.
         """
         waits = self._ahead is not None or bool(self._waiting)
@@ -152,19 +153,20 @@ class BatchBuilder:
 
     @property
     def awaited(self) -> frozenset[MessageKey]:
-        """Keys of messages that this availableNow run released and did not receive again yet."""
+        """Keys of messages that this availableNow run has released and has not received again
+        yet."""
         return self._cutoff.awaited if self._cutoff else frozenset()
 
     def come_again(self, leases: Sequence[Lease]) -> None:
-        """Record that these messages were released, so that an availableNow run waits for them."""
+        """Record that these messages were released. An availableNow run waits for them."""
         if self._cutoff:
             self._cutoff.released(lease.key for lease in leases)
 
     def build(self, number: int, most: int) -> Batch | None:
         """Build batch `number` of up to `most` messages. Return None if there are no messages.
 
-        Raises ServiceError, or UndecodableBody with onUndecodable=fail. Before the error is raised,
-        all waiting messages are released if the service can be reached.
+        Raises ServiceError, or UndecodableBody with onUndecodable=fail. Before an error is raised,
+        all waiting messages are released, if the service can be reached.
         """
         self.catch_up()
         return self.build_here(number, most)
@@ -187,11 +189,12 @@ class BatchBuilder:
         return batch
 
     def prefetch(self, most: int, then: Callable[[], None] | None = None) -> None:
-        """If there is a backlog, begin to lease the next batch while Spark processes this one.
+        """If there is a backlog, begin to lease the next batch while Spark processes the current
+        batch.
 
-        then: called in the same thread after the messages are leased. By default, the rows of the
-        next batch are made early if the batch is full. With deleteOnCommit=false the rows show
-        receipts, so rows are not made early.
+        then: called in the prefetch's thread after the messages are leased. By default, the rows of
+        the next batch are made in advance if the batch is full. With deleteOnCommit=false, rows
+        contain receipts, which may become stale, so rows are not made in advance.
         """
 
         def fetch(messages: int) -> None:
@@ -201,7 +204,7 @@ class BatchBuilder:
             elif self._backlog and self._config.delete_on_commit:
                 self._ahead = self._make_rows(most)
 
-        # After a crash, no process releases the messages that were leased early. So with long
+        # After a crash, no process releases the messages that were leased in advance. So with long
         # leases, do not prefetch.
         is_short = (
             self._config.delete_on_commit or self._holder.lengths.visibility_s() <= SHORTEST_S
@@ -211,9 +214,9 @@ class BatchBuilder:
             self._prefetch.begin(fetch, most)
 
     def catch_up(self) -> None:
-        """Wait for the running prefetch.
+        """Wait until the running prefetch has ended.
 
-        If the prefetch failed, release waiting messages and raise.
+        If the prefetch failed, release waiting messages, and raise the prefetch's error.
         """
         try:
             self._prefetch.catch_up()
@@ -222,11 +225,12 @@ class BatchBuilder:
             raise
 
     def wait_for_prefetch(self) -> None:
-        """Wait for the running prefetch. Does not raise the prefetch's error; `catch_up` does."""
+        """Wait until the running prefetch has ended. Does not raise the prefetch's error;
+        `catch_up` does."""
         self._prefetch.has_ended()
 
     def leave(self) -> bool:
-        """Stop leasing, and release all messages that are in no batch, within seconds.
+        """Stop leasing, and release all waiting messages. Takes some seconds.
 
         Returns False if the prefetch still runs.
         """
@@ -236,7 +240,7 @@ class BatchBuilder:
         return has_ended
 
     def release_waiting(self) -> None:
-        """Release all messages that are in no batch, within a few seconds. Never raises."""
+        """Release all waiting messages. Takes a few seconds. Never raises."""
         self._waiting.clear()
         self._ahead = None
         leases = [*self._unwanted.values()]
@@ -245,7 +249,8 @@ class BatchBuilder:
         self._holder.release_waiting(leases)
 
     def _made_ahead(self, most: int) -> BatchRows | None:
-        """Return the rows that were made early, or None if the next batch cannot use these rows."""
+        """Return the rows that were made in advance, or None if the next batch cannot use these
+        rows."""
         rows, self._ahead = self._ahead, None
         if rows is None or (len(rows.received) <= most and not self._suspects.isolating):
             return rows
@@ -272,11 +277,12 @@ class BatchBuilder:
         )
 
     def _lease(self, most: int) -> bool:
-        """Dequeue until enough messages wait.
+        """Dequeue until there are enough waiting messages.
 
-        Release the messages that no batch of this run may have.
+        Messages that no batch of this run may contain are released.
 
-        Returns True if a message was released so that it is dequeued again; see `is_to_come_again`.
+        Returns True if a damaged message was released and must be dequeued again; see
+        `is_to_come_again`.
         """
         size = sum(message.size for message in self._waiting.values())
         cutoff = self._cutoff
@@ -308,7 +314,7 @@ class BatchBuilder:
                     continue
                 if not self._holder.dequeued(message, lease, term):
                     continue
-                # The message may already wait here with an older text, whose receipt is dead.
+                # The message may already be in `_waiting`, with an older text and a stale receipt.
                 if older := self._waiting.pop(key, None):
                     size -= older.size
                 if cutoff and self._came_again(lease):
@@ -324,7 +330,8 @@ class BatchBuilder:
         return comes_again
 
     def _set_poison_aside(self) -> bool:
-        """Dead-letter the waiting poison messages. Return False if there are none."""
+        """Dead-letter the poison messages among the waiting messages. Return False if there are
+        none."""
         found = [each for each in self._waiting.values() if self._suspects.is_poison(each.key)]
         for message in found:
             copy_to_poison_queue(
@@ -336,12 +343,14 @@ class BatchBuilder:
         return bool(found)
 
     def _leave(self, key: MessageKey) -> bool:
-        """Leave this message leased until it expires. Return False if it is in the ledger."""
+        """Leave this message leased until it expires. Return False, and do nothing, if the ledger
+        has it."""
         with self._holder.locked_ledger as ledger:
             return ledger.left_to_expire(key)
 
     def _came_again(self, lease: Lease) -> bool:
-        """If this run delivered the message before, remove it from the ledger and return True."""
+        """If this run has already delivered the message, remove it from the ledger and return
+        True."""
         with self._holder.locked_ledger as ledger:
             was_handed_out = ledger.was_handed_out(lease)
             if was_handed_out:
@@ -353,21 +362,21 @@ class BatchBuilder:
             return cutoff.is_full(ledger.handed_out)
 
     def _room(self, most: int) -> int:
-        """Number of further messages that the next batch could use."""
+        """Return the number of further messages that the next batch could use."""
         return self._suspects.room(self._waiting.values(), most)
 
     def _next_rows(self, most: int) -> list[Row]:
         """Take waiting messages for the next batch. Undecodable messages are dead-lettered."""
         waiting = list(self._waiting.values())
         chosen: Sequence[Message] = self._suspects.choose(waiting, most)
-        if self._config.write_ahead_log:  # because the size of a segment is limited
+        if self._config.write_ahead_log:  # the size of a segment is limited
             chosen = fitting(chosen, self._config.max_bytes)
         with self._holder.locked_ledger as ledger:
             leases = ledger.leases(chosen)
         received = map(Received, chosen, leases)
         rows, reasons = rows_and_reasons(received, self._config, self._decoding)
-        # Leases are renewed during this call. Messages that are not dead-lettered in time wait for
-        # the next batch.
+        # Leases are renewed during this call. Messages that cannot be dead-lettered in time stay
+        # waiting messages.
         within_s = max(self._holder.lengths.visibility_s(), SHORTEST_S) / 2
         for message in dead_lettered(self._config, self._client, reasons, within_s, self._clock):
             self._holder.set_aside(message)

@@ -1,7 +1,7 @@
-"""State of each offset that holds leases: returned, settled or replayed.
+"""State of each offset that contains leases: returned, settled or replayed.
 
 - If this process has not returned the offset e, `partitions(s, e)` is a replay after a crash.
-- A batch that this process replayed has no rows, so its commit deletes nothing.
+- A batch that this process replayed has no rows, so no message is deleted when it is committed.
 """
 
 from __future__ import annotations
@@ -16,8 +16,8 @@ from spark_azqueue.errors import AzQueueError
 
 from ..offsets import OffsetJson, offset_text
 
-# Spark replays only the newest few offsets, and settling an older offset twice has no effect. So
-# older offsets are dropped.
+# Spark replays only the newest few offsets, and settling an older offset a second time has no
+# effect. So older offsets are forgotten.
 _KNOWN_AT_MOST = 1_000
 
 
@@ -30,7 +30,7 @@ class Proof(enum.Enum):
 
 
 class PlanAction(enum.Enum):
-    """The action of `partitions(start, end)` for `end`."""
+    """What `partitions(start, end)` has to do."""
 
     NOTHING = "start == end, or replayed before: touch nothing, return nothing"
     HAND_OVER = "return the partitions made for it"
@@ -101,9 +101,9 @@ class CommitTracker:
         return PlanAction.HAND_OVER if known is _Known.HANDED_OUT else PlanAction.NOTHING
 
     def replayed(self, offset: Mapping[str, Any]) -> None:
-        """Record that all receipts of an offset are dead.
+        """Record that all receipts of an offset are stale.
 
-        So a commit of the offset deletes no message.
+        So no message is deleted when the offset is committed.
         """
         self._open.pop(offset_text(offset), None)
         self._mark(offset_text(offset), _Known.REPLAYED)

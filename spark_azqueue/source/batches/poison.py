@@ -1,8 +1,9 @@
-"""The suspects among leased messages: which suspects share a batch, and which are dead-lettered.
+"""Applies the isolation rule to leased messages: which suspects share a batch, and which are
+dead-lettered.
 
 The rule is in `source/suspects.py`. The history of a message is stored under the message's id, and
-is kept when the message is released. The dequeue count is not used, because a crash raises the
-count of every message in a batch.
+is kept when the message is released. The dequeue count is not used as a history, because a crash
+raises the count of every message in a batch.
 """
 
 from __future__ import annotations
@@ -26,8 +27,8 @@ from ..suspects import (
 )
 
 _FORGOTTEN_AFTER = 2 * HISTORIES_AT_MOST
-"""A suspect that has not returned after this many batches is dropped: the message was deleted, or
-expired."""
+"""A suspect that was not dequeued again after this many batches is forgotten: the message was
+probably deleted, or has expired."""
 
 
 class Suspects:
@@ -41,7 +42,7 @@ class Suspects:
         self._first: tuple[int, int, int] | None = None  # cache of `_first_turn`
         self._odds: Odds | None = None  # cache of `odds`
         self._said = ""
-        self._poison: dict[MessageKey, str] = {}  # error of the newest failure
+        self._poison: dict[MessageKey, str] = {}  # error of the newest failed batch
 
     @property
     def isolating(self) -> bool:
@@ -55,14 +56,14 @@ class Suspects:
 
     @property
     def odds(self) -> Odds:
-        """Estimate of how many failures would happen by chance, without any poison message."""
+        """Estimate of how often batches fail by chance, and of how many messages are poison."""
         if self._odds is None:
             self._odds = Odds.of(self._evidence, self._histories.values())
         return self._odds
 
     @property
     def status(self) -> str:
-        """Line of text about the isolation of suspects; empty if no batch was made smaller."""
+        """Line of text about the isolation of suspects; "" if no batch was made smaller."""
         return status(self._said, self.count) if self._said or self._has_cut() else ""
 
     def _has_cut(self) -> bool:
@@ -74,11 +75,11 @@ class Suspects:
 
     @property
     def findings(self) -> Findings:
-        """Histories and evidence, which a later process restores."""
+        """Histories of suspects, and evidence, for the next process to restore."""
         return Findings(dict(self._histories), self._evidence.kept(has_suspects=self.isolating))
 
     def restore(self, findings: Findings) -> None:
-        """Resume from the findings of an earlier process."""
+        """Restore the findings of an earlier process."""
         if self._rule is not None:
             self._first = self._odds = None
             self._poison.clear()
@@ -96,8 +97,8 @@ class Suspects:
     ) -> None:
         """Record that a batch of these messages failed. Raises TooManyPoison.
 
-        Only a failure can make a message count as poison. Later commits cannot, because they may
-        only show that the sink works again.
+        A message is found to be poison only when its batch fails. A later commit of another batch
+        may only show that the sink works again.
 
         times, is_alone: see `failed`. error: the batch's error, or "" if unknown.
         """
@@ -142,13 +143,14 @@ class Suspects:
         return self._histories.get(key)
 
     def forget(self, keys: Iterable[MessageKey]) -> None:
-        """Drop messages from the suspects, because it is unknown if their batch was committed."""
+        """Remove messages from the suspects, because it is unknown whether their batch was
+        committed."""
         self._first = self._odds = None
         for key in keys:
             self._histories.pop(key, None)
 
     def is_poison(self, key: MessageKey) -> bool:
-        """True if the message must be moved to its poison queue."""
+        """Return True if the message must be moved to its poison queue."""
         return key in self._poison
 
     def why(self, key: MessageKey) -> str:
@@ -163,14 +165,14 @@ class Suspects:
         self._said = SAID_OF_MOVED
 
     def among(self, messages: Iterable[Message]) -> bool:
-        """True if any of the messages is a suspect."""
+        """Return True if any of these messages is a suspect."""
         return self.isolating and any(message.key in self._histories for message in messages)
 
     def room(self, waiting: Collection[Message], most: int) -> int:
-        """Number of further messages to lease for the next batch; 0 or less for none.
+        """Return the number of further messages to lease for the next batch; 0 or less for none.
 
-        At most `most` messages wait, which limits the memory. Below this limit, further messages
-        are leased until the suspect that is due first waits here.
+        At most `most` messages are in `waiting`, to limit the memory. Below this limit, messages
+        are leased until the suspect that is due first is in `waiting`.
         """
         free = most - len(waiting)
         if not self.isolating:  # fast path: called before every dequeue
@@ -185,7 +187,8 @@ class Suspects:
         return min(free, max(missing, self._rule.enough(odds) - beside))
 
     def choose(self, waiting: Sequence[Message], most: int) -> list[Message]:
-        """Choose the messages of the next batch: suspects that are due first, or other messages."""
+        """Choose the messages of the next batch from `waiting`: the suspects that are due first, or
+        other messages."""
         if not self.isolating:
             return list(waiting[:most])
         assert self._rule
@@ -210,11 +213,11 @@ class Suspects:
         return sum(map(self._is_lone, messages))
 
     def are_compared(self, messages: Iterable[Message]) -> bool:
-        """True if these messages include suspects, or are compared with lone suspects."""
+        """Return True if these messages include suspects, or are a comparison for lone suspects."""
         return self.isolating and (self.odds.lone > 0 or self.among(messages))
 
     def is_cut(self, failures: int, *, is_compared: bool) -> bool:
-        """True if a batch is made smaller after this many failures.
+        """Return True if a batch is made smaller after this many failures.
 
         is_compared: see `are_compared`.
         """
@@ -230,7 +233,8 @@ class Suspects:
         return self._turn(suspect)[0] == LAST
 
     def _first_turn(self) -> tuple[int, int, int]:
-        """Return the turn of the suspect that is due first, even if it does not wait here."""
+        """Return the sort key of the suspect that is due first, even if this suspect is not
+        leased."""
         if self._first is None:
             assert self._rule
             every = set(self._histories.values())

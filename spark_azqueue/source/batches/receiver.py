@@ -1,6 +1,6 @@
-"""Dequeue of pages: several requests are in flight, and each queue has its own pace.
+"""Dequeues pages of messages: several requests are in flight, and each queue has its own pace.
 
-The receiver does not read the messages. Every leased page is either yielded, or kept for
+The receiver does not look into the messages. Every leased page is either yielded, or kept for
 `take_orphans`. Only one thread at a time may use a receiver.
 """
 
@@ -21,10 +21,11 @@ from spark_azqueue.service.retry import RECEIVE, RetryPolicy
 from ..intake.polling import Pace, turns
 
 _GRACE_S = 2.0
-"""Longest wait for the pages in flight when a pass over the queues is interrupted."""
+"""Longest wait, in seconds, for the pages in flight when a pass over the queues is interrupted."""
 
 _MOST_CREDIT_PAGES = 4
-"""Pages, per parallel request, that a slow queue may fall behind and still catch up."""
+"""Number of pages for each parallel request by which a slow queue may fall behind and still catch
+up."""
 
 _ENOUGH = 16
 """Number of parallel requests with parallelism=auto: 10,000 messages/s if a request takes 50 ms.
@@ -48,10 +49,10 @@ class Receiver:
     ) -> None:
         """parallelism: maximum number of requests at once.
 
-        None: 16, within the limit of each queue.
+        None for 16 requests, within the limit of each queue.
 
-        vanished: called for a queue that does not exist; returns True to continue with the other
-        queues. backlogged: queues with many messages. Such a queue gets many requests from the
+        vanished: called for a queue that does not exist; returns True if the pass may continue with
+        the other queues. backlogged: queues with many messages, which get many requests from the
         start.
         """
         self._retry = retry
@@ -62,7 +63,7 @@ class Receiver:
         self._vanished = vanished
         self._longest_pause_s = longest_pause_s
         self._clock = clock
-        self._orphans: list[Lease] = []  # leased by an interrupted pass, not yielded
+        self._orphans: list[Lease] = []  # pages that an interrupted pass leased and did not yield
         self._paces: dict[QueueRef, Pace] = {}
         credit = _MOST_CREDIT_PAGES * self._parallelism * MAX_PER_REQUEST
         self._turns = turns(priority, queues, credit)
@@ -86,7 +87,7 @@ class Receiver:
         return Pace(self._widest if queue in self._backlogged else 1)
 
     def seconds_until_due(self) -> float:
-        """Seconds until the first queue is due; 0 if a queue is due now."""
+        """Return the seconds until the first queue is due; 0 if a queue is due now."""
         soonest = min((pace.not_before for pace in self._paces.values()), default=math.inf)
         return max(0.0, soonest - self._clock())
 
@@ -107,12 +108,12 @@ class Receiver:
     ) -> Iterator[Page]:
         """Make one pass over all due queues.
 
-        Yields pages until the queues run short, or `room` returns 0.
+        Yields pages until the turns of all queues have ended, or `room` returns 0.
 
         room: returns the number of further messages to request; called before every request. read:
-        if given, every queue is asked, due or not, until a page is empty or `read(queue)` returns
-        True. Without `read`, a page that is not full ends a queue's turn. With
-        queuePriority=strict, only an empty page ends a queue's turn.
+        if given, the pass asks every queue, even queues that are not due; a queue's turn ends with
+        an empty page, or if `read(queue)` returns True. Without `read`, a page that is not full
+        ends a queue's turn. With queuePriority=strict, only an empty page ends a queue's turn.
 
         Raises ServiceError if a dequeue fails after all retries. The caller must then call
         `take_orphans`.
@@ -173,9 +174,10 @@ class Receiver:
         room: int,
         visibility_s: int,
     ) -> tuple[list[tuple[QueueRef, int]], bool]:
-        """Begin requests to the queues in turn. Each queue has at most `width` requests in flight.
+        """Begin requests to the queues in turn. A queue has at most as many requests in flight as
+        its width.
 
-        Returns each queue asked with the number of messages requested, and True if a queue's limit
+        Returns pairs of a queue and the number of messages requested, and True if a queue's limit
         delays a request.
         """
         begun: list[tuple[QueueRef, int]] = []

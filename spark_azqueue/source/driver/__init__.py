@@ -1,1 +1,2 @@
-"""Consumers of a query whose driver leases, and the messages left in its queues between runs."""
+"""leaseOn=driver: leasing on the driver, the consumer without a log, and the messages left in
+queues between runs."""

@@ -1,4 +1,4 @@
-"""Leasing on the driver, with or without a log: the queues, the leases, and the next batch.
+"""Leasing on the driver, with or without a log: finds queues, holds leases, and builds batches.
 
 `leased.py` stores leases in the offsets, and `log/consumer.py` stores messages in a write-ahead
 log. Both consumers call this module. This module does not import pyspark.
@@ -40,20 +40,22 @@ from ..suspects import IsolationRule
 log = logging.getLogger(__name__)
 
 _DELETES_AT_MOST_S = 60.0
-"""Longest wait for the deletes of one batch, before the deletes of the next batch begin."""
+"""Longest wait, in seconds, for the deletes of one batch before the deletes of the next batch
+begin."""
 
 _A_DAY_S = 86_400.0
 
 _LAST_ANSWERS_S = 1.0
-"""Shortest time that a stopping process waits for deletes, after it has released messages."""
+"""A process that stops waits for deletes at least this many seconds after it has released
+messages."""
 
 
 class Pending(NamedTuple):
     """Unconfirmed deletes of committed messages.
 
     hidden_until: time at which the last lease of these messages ends, in seconds since 1970 by the
-    service's clock. remembered: keys of messages whose delete was refused or failed, so that the
-    messages probably still exist.
+    service's clock. remembered: keys of messages that probably still exist, because their delete
+    was refused or failed.
     """
 
     deletes: tuple[PendingDelete, ...] = ()
@@ -75,7 +77,7 @@ class DriverLeasing:
         clock, make_workers = runtime.clock, runtime.make_workers
         self._runtime = runtime
         self.service_is_ahead = 0.0
-        """The service's time minus the local time, in seconds; 0 before `open`."""
+        """Seconds by which the service's clock is ahead of the local clock; 0 before `open`."""
         self._client = runtime.client or QueueClient(config.account)
         self.holder = LeaseHolder(config, self._client, make_workers, clock)
         self._monitor = QueueMonitor(config, self._client, runtime, self._held)
@@ -130,13 +132,14 @@ class DriverLeasing:
         self._monitor.limit()
 
     def is_due(self, *, is_last: bool = False) -> bool:
-        """True if a batch may begin: messages wait here, or `QueueMonitor.may_begin` is True.
+        """Return True if a batch may begin: leased messages are in no batch yet, or
+        `QueueMonitor.may_begin` is True.
 
         is_last: see `QueueMonitor.may_begin`. Raises ServiceError, as `next_batch` does.
         """
         if self.builder.has_work:
             return True
-        if self._monitor.is_look_due:  # no prefetch uses the list now
+        if self._monitor.is_look_due:  # no prefetch uses the list of queues now
             self._monitor.look()
         return self._monitor.may_begin(is_last=is_last)
 
@@ -146,7 +149,7 @@ class DriverLeasing:
         self._size.batch_began(messages, self._runtime.clock(), self._built_for)
 
     def is_asked(self, most: int | None) -> None:
-        """Record that Spark requests a batch of at most `most` messages.
+        """Record that Spark requests a batch of at most this many messages. None means no limit.
 
         The request shows that the last batch has ended.
         """
@@ -156,11 +159,12 @@ class DriverLeasing:
     def next_batch(self, number: int) -> Batch | None:
         """Lease a batch. Return None if there are no messages.
 
-        Raises ServiceError or UndecodableBody, after all waiting messages are released.
+        Before it raises ServiceError or UndecodableBody, releases all messages that are in no
+        batch.
         """
         self.start_renewing()
         if self._monitor.is_look_due:
-            self.builder.catch_up()  # the prefetch uses the list
+            self.builder.catch_up()  # the prefetch uses the list of queues
             self._monitor.look()
         while (batch := self.builder.build(number, self._most)) is None:
             self.holder.wait(_DELETES_AT_MOST_S)  # so an idle stream leaves no undeleted message
@@ -174,9 +178,10 @@ class DriverLeasing:
     def replayed(
         self, number: int, leases: Sequence[Lease], leased_s: int, error: str = ""
     ) -> None:
-        """Record that a batch of an earlier run failed, and that its messages were released.
+        """Record that a batch of an earlier run failed, and that this process has released its
+        messages.
 
-        A message whose receipt was dead could not be released, so it may still be leased.
+        A message whose receipt was stale could not be released, so it may still be leased.
 
         leased_s: longest lease or renewal of the earlier run, in seconds. error: the batch's error,
         or "" if unknown.
@@ -188,7 +193,7 @@ class DriverLeasing:
         self.builder.come_again(leases)
 
     def remember(self, pending: Sequence[PendingDelete], leased_s: int) -> None:
-        """Record refused deletes of messages whose rows an earlier run committed.
+        """Record messages whose rows an earlier run committed, but whose delete was refused.
 
         leased_s: longest lease or renewal of the earlier run, in seconds.
         """
@@ -207,11 +212,12 @@ class DriverLeasing:
         self._drain.expect(messages, until)
 
     def prefetch(self, number: int = 0, use: Callable[[Batch], object] | None = None) -> None:
-        """If there is a backlog, begin to lease the next batch while Spark works on this one.
+        """If there is a backlog, begin to lease the next batch while Spark works on the current
+        batch.
 
-        use: if given, batch `number` is also built in the background, and `use` is called with the
-        batch. Until `builder.wait_for_prefetch` returns, the caller must not access any state that
-        `use` changes.
+        use: if given, batch `number` is built in the background as well, and `use` is called with
+        this batch. Until `builder.wait_for_prefetch` returns, the caller must not access any state
+        that `use` changes.
         """
         if not self._monitor.minimum.has_enough_left:
             return
@@ -231,12 +237,14 @@ class DriverLeasing:
             return ledger.keys_of(number)
 
     def settle(self, number: int) -> None:
-        """Wait for the deletes of the previous batch, then begin the deletes of this batch."""
-        self.holder.wait(_DELETES_AT_MOST_S)  # at most one batch's deletes are outstanding
+        """Wait for the deletes of the previous batch, then begin to delete the messages of this
+        batch."""
+        self.holder.wait(_DELETES_AT_MOST_S)  # so the deletes of at most one batch are outstanding
         self.holder.committed(number)
 
     def forget_expired(self) -> None:
-        """Evict pending deletes of messages that expired over a day ago, by the service's clock."""
+        """Evict pending deletes of messages that expired more than a day ago, by the service's
+        clock."""
         with self.holder.locked_ledger as ledger:
             ledger.forget_expired(self._runtime.clock() + self.service_is_ahead - _A_DAY_S)
 
@@ -279,7 +287,7 @@ class DriverLeasing:
         )
 
     def wait(self, timeout_s: float) -> None:
-        """Wait for the prefetch, renewals and deletes in the background.
+        """Wait until the prefetch and the deletes in the background have ended.
 
         Raises their error, if any.
         """
@@ -287,14 +295,15 @@ class DriverLeasing:
         self.holder.wait(timeout_s)
 
     def drain(self) -> bool:
-        """Within seconds, stop renewing, finish due deletes, and release undelivered messages.
+        """Stop renewing leases, finish due deletes, and release undelivered messages. Takes some
+        seconds.
 
         Returns False if the prefetch still runs.
         """
         self.holder.worker.stop()
         began = self._runtime.clock()
         has_ended = self.builder.leave()
-        try:  # deletes ran during `leave`, so the time of `leave` is subtracted
+        try:  # deletes continued during `leave`, so its duration is subtracted
             self.holder.wait(max(LAST_WORDS_S - (self._runtime.clock() - began), _LAST_ANSWERS_S))
         except Exception as error:  # noqa: BLE001 (no caller is left to handle it)
             log.warning("while stopping: %s", error)
@@ -307,7 +316,7 @@ class DriverLeasing:
 
     @property
     def _most(self) -> int:
-        """Maximum number of messages in the next batch."""
+        """Return the maximum number of messages in the next batch."""
         return self._size.most if self._limit is None else min(self._size.most, self._limit)
 
     def _held(self) -> int:
@@ -322,7 +331,7 @@ class DriverLeasing:
 
 
 class RestoredBatches:
-    """Batches of an earlier process that Spark requests again, or has committed."""
+    """Handles batches of an earlier process that Spark requests again, or has committed."""
 
     def __init__(self, engine: DriverLeasing, commits: CommitTracker) -> None:
         self._engine, self._commits = engine, commits
@@ -332,10 +341,12 @@ class RestoredBatches:
         """Keys of messages with a pending delete in the newest offset."""
 
     def replay(self, end: OffsetJson) -> None:
-        """Release the messages of a batch that a crash or failure left unfinished.
+        """Release the messages of an earlier run's batch, which a crash or a failure left
+        unfinished.
 
-        Returns only when all receipts in the offset are dead. With a valid receipt, a later process
-        that finds this offset committed could delete a message whose row was never delivered.
+        Returns only when all receipts in the offset are stale. If one receipt stayed valid, a later
+        process that finds this offset committed could use it to delete a message whose row was
+        never delivered.
         """
         offset = QueueOffset.from_json(end, account=self._account)
         names = self._config.selection.not_read(each.queue for each in offset.leases)
@@ -352,11 +363,12 @@ class RestoredBatches:
         """Delete the messages of a committed batch with only the receipts in its offset.
 
         If the batch was delivered with deleteOnCommit=false, the user deletes its messages. If this
-        query does not read a message's queue, the message is not deleted, because a checkpoint must
-        not direct requests to other queues.
+        query does not read a message's queue, the message is not deleted, because the contents of a
+        checkpoint must not cause requests to other queues.
 
-        A replay voids all receipts. So if one delete succeeds, the batch was not replayed and its
-        rows were delivered. The messages whose receipts are refused then become pending deletes.
+        A replay makes all receipts stale. So if one delete succeeds, the batch was not replayed,
+        and its rows were delivered. In this case, each message whose receipt is refused gets a
+        pending delete.
         """
         restored = QueueOffset.from_json(offset, account=self._account)
         self._restore_pending(restored)
@@ -393,7 +405,7 @@ class RestoredBatches:
         """Restore the pending deletes of an offset in the checkpoint.
 
         The batches of these messages were committed before the offset was made. So it does not
-        matter if the offset's own batch is committed.
+        matter whether the batch of this offset is committed.
         """
         config = self._config
         names = config.selection.not_read(each.key.queue for each in offset.pending)
@@ -405,7 +417,8 @@ class RestoredBatches:
 
 
 class Drain:
-    """Lets an availableNow run wait for invisible messages that it has to deliver or delete."""
+    """Makes an availableNow run wait for invisible messages that the run has to deliver or
+    delete."""
 
     def __init__(
         self,
@@ -430,9 +443,10 @@ class Drain:
             ledger.hide_until(until)
 
     def is_over(self, service_is_ahead: float) -> bool:
-        """True if no message that this run needs is invisible. Otherwise wait, and return False.
+        """Return True if no message that this run needs is invisible. Otherwise wait, and return
+        False.
 
-        A call waits for some seconds. Raises NotDrained if the whole wait would be too long.
+        Each call waits for some seconds. Raises NotDrained if the run would have to wait too long.
 
         service_is_ahead: the service's time minus the local time, in seconds.
         """
@@ -444,7 +458,7 @@ class Drain:
         messages, given_back_until = self._given_back
         count = len(known) + (messages if given_back_until > self._clock() else 0)
         if not count or left <= 0:
-            if awaited:  # expired, deleted, or with another consumer
+            if awaited:  # expired, deleted, or leased by another consumer
                 log.warning("%d messages of a failed batch did not return", len(awaited))
             return True
         names = {key.queue.name for key in known}

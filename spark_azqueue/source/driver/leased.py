@@ -31,7 +31,8 @@ _NOT_ISOLATED = (
 
 
 class LeasedConsumer:
-    """Consumer without a log. Leases micro-batches, and settles each batch after Spark's commit."""
+    """Consumer without a log. Leases micro-batches, and deletes the messages of a batch after
+    Spark's commit."""
 
     def __init__(
         self,
@@ -44,11 +45,12 @@ class LeasedConsumer:
         self._config, self._holder, self._suspects = config, engine.holder, engine.suspects
         self._account = config.account.name
         self.initial: OffsetJson = QueueOffset(self._account).to_json()
-        """Offset of a query that has read nothing: the same in every run, with or without a log."""
+        """Offset of a query that has read nothing. The offset is the same in every run, with or
+        without a log."""
         self._commits = CommitTracker(self.initial)
         self._restored = RestoredBatches(engine, self._commits)
         self._partitions: dict[str, list[bytes]] = {}  # of uncommitted batches, by offset
-        self._has_replayed = False  # and no batch was requested after the replay
+        self._has_replayed = False  # True until a batch is requested after the replay
         self._is_last = False  # the run may end after the newest batch
 
     def freeze_cutoff(self) -> None:
@@ -59,10 +61,10 @@ class LeasedConsumer:
         self.engine.freeze_cutoff()
 
     def latest(self, wanted: Wanted) -> OffsetJson:
-        """Settle the batches that are proven committed, then lease the next batch.
+        """Settle the batches that are proven to be committed, then lease the next batch.
 
-        Returns the new offset. Returns the start if there is no batch, and no change of pending
-        deletes.
+        Returns the new offset. Returns the start if there is no batch and the pending deletes have
+        not changed.
         """
         self.engine.open()
         self._has_replayed = False
@@ -89,14 +91,15 @@ class LeasedConsumer:
         return offset
 
     def _has_changed(self, pending: Pending) -> bool:
-        """True if the next offset has to record a further pending delete, or that none is left."""
+        """Return True if a new pending delete must be recorded, or that no pending delete is
+        left."""
         noted = self._restored.noted
         return not pending.remembered <= noted or bool(noted and not pending.remembered)
 
     def _offset(self, number: int, batch: Batch | None, pending: Pending) -> QueueOffset:
         """Return the offset of a batch.
 
-        If `batch` is None, the offset has only the pending deletes.
+        If `batch` is None, the offset contains only the pending deletes.
         """
         config, holder = self._config, self._holder
         noted = QueueOffset(
@@ -127,7 +130,7 @@ class LeasedConsumer:
     ) -> list[bytes]:
         """Return the partitions of the batch that ends at `end`.
 
-        Replay a batch of an earlier run.
+        A batch of an earlier run is replayed.
         """
         plan = self._commits.plan(start, end)
         if plan is PlanAction.NOTHING:
@@ -146,9 +149,9 @@ class LeasedConsumer:
         ]  # kept until the batch is committed, because Spark may ask again
 
     def committed(self, offset: Mapping[str, Any]) -> None:
-        """Settle this offset and all earlier offsets, which are proven committed.
+        """Settle this offset and all earlier offsets, all of which are proven to be committed.
 
-        May be repeated.
+        The call may be repeated.
         """
         for before in self._commits.handed_out_before(batch_of(offset, account=self._account)):
             self._settle(before)
@@ -170,9 +173,9 @@ class LeasedConsumer:
     def give_back(self, offset: OffsetJson, timeout_s: float) -> bool:
         """Release the messages of a batch of this run, if Spark never requested the batch's rows.
 
-        Returns only when all receipts in the offset are dead. With a valid receipt, a later process
-        that finds the offset committed could delete a message whose row was never delivered. May be
-        repeated. Raises ServiceError or TimeoutError.
+        Returns only when all receipts in the offset are stale. If one receipt stayed valid, a later
+        process that finds the offset committed could use it to delete a message whose row was never
+        delivered. The call may be repeated. Raises ServiceError or TimeoutError.
         """
         if self._commits.proven(offset) is not Proof.SETTLE_OWN:
             return True
@@ -193,10 +196,11 @@ class LeasedConsumer:
         return self.engine.report()
 
     def close(self) -> None:
-        """Within seconds, stop renewing, finish due deletes, and release undelivered messages.
+        """Stop renewing leases, finish due deletes, and release undelivered messages. Takes some
+        seconds.
 
-        The leases in the last returned offset are not released, because its batch may be committed.
-        The next run finds these leases in the checkpoint, or the leases expire.
+        The leases in the offset that was returned last are not released, because its batch may be
+        committed. The next run finds these leases in the checkpoint, or the leases end.
         """
         if self._has_replayed and self._config.max_dequeue_count is not None:
             log.warning("%s", _NOT_ISOLATED)

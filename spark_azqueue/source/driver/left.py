@@ -1,4 +1,5 @@
-"""The messages left in a query's queues between two runs, read by the driver's program."""
+"""Finds the messages that are left in a query's queues between two runs. Used by the user's program
+on the driver."""
 
 from __future__ import annotations
 
@@ -22,8 +23,9 @@ from ..preflight import with_settings_of_queues
 class QueueLook(NamedTuple):
     """Messages found in one queue.
 
-    first: the queue's first visible messages, up to 32. messages: the service's count before or
-    after the peek, whichever is larger. Counts include invisible messages.
+    first: the queue's first visible messages, up to 32. messages: number of messages that the
+    service counted before or after the peek, whichever is larger. These counts include invisible
+    messages.
     """
 
     messages: int
@@ -31,12 +33,12 @@ class QueueLook(NamedTuple):
 
     @property
     def is_all(self) -> bool:
-        """True if `first` has all visible messages."""
+        """True if `first` contains all visible messages."""
         return len(self.first) < MAX_PER_REQUEST
 
 
 class QueuesLeft:
-    """The queues that sources with these options read. No message is leased."""
+    """Queues that sources with these options read. Leases no message."""
 
     def __init__(self, options: Mapping[str, object] | Sequence[Mapping[str, object]]) -> None:
         """Parse the options; nothing is sent.
@@ -48,7 +50,8 @@ class QueuesLeft:
         self.sources = [SourceLeft(each) for each in source_configs(options)]
 
     def unknown(self, places: Iterable[tuple[str, Iterable[str]]]) -> str:
-        """Return a phrase that names queues which no source reads; "" if sources read all queues.
+        """Return a phrase that names the queues in `places` that no source reads; "" if there are
+        none.
 
         places: pairs of an account and the names of its queues.
         """
@@ -75,8 +78,8 @@ class SourceLeft:
         self.selection = config.selection
         self.client = QueueClient(config.account)
         self.called_at: int | None = None
-        """The service's time of the first peek, in microseconds since 1970, rounded to whole
-        seconds."""
+        """Time of the first peek by the service's clock, in microseconds since 1970, rounded to
+        whole seconds."""
 
     @property
     def leaves(self) -> bool:
@@ -85,7 +88,7 @@ class SourceLeft:
 
     @property
     def deletes_early(self) -> bool:
-        """True if messages are deleted before their batch is committed."""
+        """True if the source deletes messages before their batch is committed."""
         log = self._config.write_ahead_log
         return bool(self._config.executors or (log and log.delete_after is DeleteAfter.LOG))
 
@@ -96,7 +99,7 @@ class SourceLeft:
 
     @property
     def lease_s(self) -> int:
-        """Length in seconds of a first batch's leases, before any renewal."""
+        """Length of the leases of a first batch in seconds, before any renewal."""
         if self._config.visibility_timeout:
             return self._config.visibility_timeout
         if self._config.executors:
@@ -105,14 +108,15 @@ class SourceLeft:
 
     @property
     def longest_s(self) -> int:
-        """Longest lease of a message in seconds, unless an offset or a report has a longer time."""
+        """Longest lease of a message in seconds, unless an offset or a report names a longer
+        lease."""
         is_fixed = self._config.visibility_timeout or self._config.executors
         return self.lease_s if is_fixed else max(self.lease_s, RENEWED_S)
 
     def look(self) -> Mapping[QueueRef, QueueLook]:
-        """Count, peek at, and count again the messages of each queue.
+        """Count the messages of each queue, peek at them, and count them again.
 
-        From the second call on, this method does not peek at a queue whose count is 0. Raises
+        From its second call on, this method does not peek at a queue whose count is 0. Raises
         QueueNotFound, AccessDenied or ServiceError, and InvalidOption for settings in the queues'
         metadata.
         """
@@ -141,7 +145,7 @@ class SourceLeft:
         }
 
     def is_older(self, message: Message) -> bool:
-        """True if the message was, or may have been, in the queue at the first call of `look`."""
+        """Return True if the message may have been in the queue at the first call of `look`."""
         at = message.insertion_time
         return self.called_at is None or at == UNKNOWN_TIME or at <= self.called_at
 

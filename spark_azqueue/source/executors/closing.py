@@ -1,14 +1,14 @@
 """Closes plans, and removes a plan when no checkpoint can need it any more.
 
-*Closed*: no segment can be put for the plan any more, and every message of the plan is deleted or
-recorded as known. A slot without a segment gets a tombstone; a late task finds the tombstone and
-stops. If the deletes of a slot were not answered, the driver repeats them. The next plan may follow
-only after the plan is closed.
+*Closed*: no task can put a segment for the plan any more, and every message of the plan is deleted
+or recorded as known. In place of a missing segment, the driver puts a tombstone; a late task finds
+the tombstone and stops. If the deletes of a slot have no final answer, the driver repeats the
+deletes. The next plan may follow only after the plan is closed.
 
-*Removed*: first the floor (the number up to which plans are removed) is raised, then the objects
-are removed. The floor is durable before any object is removed, and a task checks the floor before
-its first delete. So a task that puts a segment into a removed plan deletes no message. With
-largeBody=blob, the blobs of a plan are deleted before its objects.
+*Removed*: first the floor (the number up to which plans are removed) is raised in the folder, then
+the objects of these plans are removed. A task checks the floor before its first delete. So a task
+that puts a segment into a removed plan deletes no message. With largeBody=blob, the blobs of a plan
+are deleted before its objects.
 """
 
 from __future__ import annotations
@@ -40,13 +40,13 @@ from .recovery import PlanRecovery
 log = logging.getLogger(__name__)
 
 CLEAN_EVERY = 8
-"""Plans that are removed together, so that the floor is rarely written."""
+"""Number of plans that are removed together, so that the floor is rarely written."""
 
 _WAIT_S = 60.0
 
 
 class Cleaning:
-    """Removes old plans, and keeps a list of the objects of all plans in the folder.
+    """Removes old plans, and keeps in memory a list of the objects of all plans in the folder.
 
     Used by one thread. The removals run in another thread.
     """
@@ -62,9 +62,10 @@ class Cleaning:
         keep_s: float | None = None,
         now: Callable[[], float] = time.time,
     ) -> None:
-        """retention: number of plans that are kept before the committed plan. keep_s: minimum age
-        in seconds of a plan that is removed; None for no minimum. now: seconds since 1970.
-        removals: removes blobs."""
+        """retention: number of plans that are kept before the newest committed plan. keep_s: a plan
+        is removed only if it is at least this many seconds old; None for no limit. now: seconds
+        since 1970. removals: removes blobs; None to keep blobs.
+        """
         self._today = Reading.of(config)
         self._folder = folder
         self._retention = retention
@@ -72,19 +73,19 @@ class Cleaning:
         self._removals = removals
         self._keep_s = keep_s
         self._now = now
-        self._times: dict[int, float] = {}  # when plans were stored, by number
-        self._objects: dict[PlanId, dict[str, int]] = {}  # sizes in bytes by name; 0: unknown
+        self._times: dict[int, float] = {}  # by plan: seconds since 1970
+        self._objects: dict[PlanId, dict[str, int]] = {}  # bytes by name; 0: unknown
         self._under_way: Future[None] | None = None
         self.floor = 0
-        """Plans up to this number are removed."""
+        """Plans up to this number are removed or being removed."""
 
     def found(
         self, objects: dict[PlanId, dict[str, int]], floor: int, times: Mapping[int, float]
     ) -> None:
-        """Record the contents that the folder has when the query starts.
+        """Record the contents of the folder at the start of the query.
 
-        objects: for each plan, the sizes of its objects by name. times: when each plan was stored,
-        by the number of the plan.
+        objects: for each plan, the sizes of its objects by name. times: time at which each plan was
+        stored, in seconds since 1970, by the number of the plan.
         """
         self._times = dict(times)
         self._objects = {plan: dict(sizes) for plan, sizes in objects.items()}
@@ -93,7 +94,7 @@ class Cleaning:
     def ended(self, plan: Plan, sizes: Iterable[int], more: Iterable[str] = ()) -> None:
         """Record that a plan is closed.
 
-        sizes: bytes of each slot's segment. more: names of other objects of the plan.
+        sizes: size of each slot's segment in bytes. more: names of other objects of the plan.
         """
         if self._keep_s is not None:
             self._times[plan.number] = self._now()
@@ -120,10 +121,10 @@ class Cleaning:
         self._objects.setdefault(plan, {})[name] = 0
 
     def clean(self, committed: int, known: SeenMessages, needed: int | None = None) -> None:
-        """Begin to remove old plans, if enough plans are old enough. Never raises.
+        """Begin to remove old plans in the background, if there are enough of them. Never raises.
 
-        known: messages that may be received again, so their blobs are kept. needed: number of the
-        oldest plan whose messages are to be delivered again.
+        known: messages that may be dequeued again, so their blobs are kept. needed: number of the
+        oldest plan whose messages must be delivered again; None if there is no such plan.
         """
         if self._under_way and not self._under_way.done():
             return
@@ -174,7 +175,7 @@ class Cleaning:
                 if self._removals:
                     self._remove_bodies(plan, objects, known)
                 kept = names.following(plan)
-                is_last = plan.number == floor  # the plan that follows this plan is kept
+                is_last = plan.number == floor  # but the plan after this plan is kept
                 gone = [name for name in objects if not (is_last and name == kept)]
                 if len(self._folder.remove(sorted(gone, key=_turn))) < len(gone):
                     return
@@ -190,11 +191,12 @@ class Cleaning:
         if any(names.is_attempt(name) for name in objects):
             following = self._folder.following(plan)
             if following is None or following.gave_up:
-                return  # a later plan or the poison queue has the messages
+                return  # a later plan or the poison queue refers to these blobs
         begun = []
         for name in objects:
             found = names.as_slot_name(name)
-            # A segment without a report was put after the plan was removed, and gave no rows.
+            # A segment without a report was put after the plan was removed, and its rows were not
+            # delivered.
             if found is None or found.kind != "d":
                 continue
             stored = self._folder.segment_of(plan, found.slot)
@@ -209,23 +211,23 @@ class Cleaning:
 def _turn(name: str) -> int:
     """Return the sort key by which the objects of a plan are removed.
 
-    Reports are removed before segments: once a segment is removed, a late task may put another
-    segment under the same name, and must not find the report of the removed segment. Attempt marks
-    are removed last, because a plan without a mark counts as never abandoned.
+    Reports are removed before segments: after a segment is removed, a late task may put another
+    segment under the same name, and this task must not find the report of the removed segment.
+    Attempt marks are removed last, because a plan without attempt marks counts as never abandoned.
     """
     found = names.as_slot_name(name)
     return {"d": 0, "t": 2}.get(found.kind if found else "", 1)
 
 
 _AFTER_S = 10.0
-"""Seconds after which an idle query marks a closed plan as committed.
+"""Seconds that an idle query waits before it marks a closed plan as committed.
 
 The delay saves one put per batch when few messages arrive.
 """
 
 
 class Noting:
-    """Marks a plan as committed while no plan follows it.
+    """Marks a plan as committed if no plan follows this plan yet.
 
     The mark is written once for each plan; a failure is only logged.
 
@@ -251,9 +253,9 @@ class Noting:
         self._closed_at = self._clock()
 
     def idle(self, plan: PlanId, *, ends: bool) -> None:
-        """Mark this committed plan, which no plan follows now.
+        """Mark this plan as committed, if the plan was closed long enough ago.
 
-        ends: this may be the last call of the run.
+        ends: this may be the last call of the run, so do not wait.
         """
         if plan in (START, self._recovery.followed, self._noted):
             return
@@ -267,7 +269,7 @@ class Noting:
 
 
 class Closing:
-    """Closes one plan after another; closing a plan twice is harmless. Used by one thread."""
+    """Closes plans. Closing a plan a second time is harmless. Used by one thread."""
 
     def __init__(
         self, config: SourceConfig, folder: PlanFolder, client: QueueClient, workers: Submits

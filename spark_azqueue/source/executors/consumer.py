@@ -2,8 +2,8 @@
 
 The offset of a batch is its plan. The driver leases no messages. The driver closes the last plan,
 finds the queues that have messages, and plans the next batch. A query run uses one instance, and
-Spark calls this instance from one thread. The module does not import pyspark: `readers.py` connects
-the module to Spark.
+Spark calls the instance from one thread. This module does not import pyspark: `readers.py` converts
+Spark's types.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ _SLOTS_AT_ONCE = 8
 
 
 class ExecutorsConsumer:
-    """Plans batches.
+    """Plans the batches of a query.
 
     Only the offsets and the folder survive a restart.
     """
@@ -69,7 +69,7 @@ class ExecutorsConsumer:
     ) -> None:
         """Keep the parameters; send nothing before the first call.
 
-        store, removals: used in place of the store and the removals that the options name.
+        store, removals: replace the store and the removals that the options name.
         """
         self._config = config
         self._now = runtime.now
@@ -80,7 +80,7 @@ class ExecutorsConsumer:
         store = store or log_store(settings.place, settings.account, EXECUTORS)
         self._folder = PlanFolder(store, self._account)
         self._recovery = PlanRecovery(self._folder, settings, config.selection)
-        # Tasks lease messages, and delete these messages before the batch ends.
+        # Tasks lease messages, and delete them before the batch ends.
         self._monitor = QueueMonitor(config, self._client, runtime)
         self._ready = ReadyQueues(
             self._client,
@@ -122,24 +122,26 @@ class ExecutorsConsumer:
         self._suspects: tuple[Suspected, ...] = ()  # delivered again after the plan `_closed`
         self._evidence = Evidence()  # findings about the suspects
         self._decoding = DecodingRecord(config)
-        self._issued: PlanId | None = None  # the newest plan that this process has given to Spark
+        self._issued: PlanId | None = None  # the newest plan that Spark got from this process
         self._first_made = math.inf  # number of the first plan that this process made
         self._has_answered = False  # after the first offset, Spark repeats no batch
-        self._first: tuple[PlanId, Plan] | None = None  # the start, and the plan to return for it
+        self._first: tuple[PlanId, Plan] | None = None  # the start, and the plan after it
         self._before_first = Plan.start(self._account)  # before a new checkpoint's first plan
         self._cutoff: int | None = None  # cutoff of an availableNow run
 
     def freeze_cutoff(self) -> None:
-        """Restrict the run to messages that were inserted until now, by the service's clock, in
-        whole seconds."""
+        """Restrict the run to messages that were inserted before this call, by the service's clock
+        in whole seconds.
+        """
         self._cutoff = int(self._monitor.open().timestamp()) * 1_000_000
         self._ready.only_until(self._cutoff)
         self._monitor.limit()
 
     def latest(self, wanted: Wanted) -> OffsetJson:
-        """Close the committed plan and return the next one, or the start offset if there is none.
+        """Close the committed plan and return the next plan, or the start offset if there is no
+        next plan.
 
-        A plan stays open, and no plan follows it, until the plan is proven to be committed.
+        A plan stays open, and the next plan is not made, until the plan is proven to be committed.
         """
         self._has_answered = True
         if not self._monitor.is_open:
@@ -210,8 +212,9 @@ class ExecutorsConsumer:
         return True if self._plan(offset).number >= self._first_made else None
 
     def report(self) -> Report:
-        """Return the backlog, the counts that the slots reported in this run, and the state of the
-        folder."""
+        """Return the backlog, the sums of the slots' counts in this run, and the state of the
+        folder.
+        """
         counted = self._monitor.counted(idle=self._totals.is_idle)
         plans = self._cleaning.plans if self._recovery.is_done else None
         report = self._totals.report(
@@ -225,7 +228,7 @@ class ExecutorsConsumer:
         return replace(report, hidden_for=self._drained.hidden_for)
 
     def close(self) -> None:
-        """Wait a few seconds for work that is running, and close the connections."""
+        """Wait a few seconds for background work, then close the connections."""
         if self._closed is not None:
             self._noting.idle(self._closed, ends=True)
         self._cleaning.finish(LAST_WORDS_S)
@@ -246,10 +249,11 @@ class ExecutorsConsumer:
     def _after_unused(self) -> Plan:
         """Return the plan before the first plan of a new checkpoint.
 
-        The plan is the start, or the last of the plans that delivered nothing. A process that
-        crashes before Spark has written the first offset leaves a plan that delivered nothing. A
-        second query, or a second load in the same query, may still use this plan. So the plan is
-        closed, and not delivered. Raises CheckpointMismatch if the plan delivered messages.
+        This plan is the start, or the newest of the plans that delivered nothing. A process that
+        crashes before Spark has written its first offset leaves a plan that delivered nothing.
+        Another query, or another load in the same query, may still use this plan. So the plan is
+        closed, and its messages are not delivered under it. Raises CheckpointMismatch if the plan
+        delivered messages.
         """
         plan = Plan.start(self._account, self._folder.uuid)
         while (following := self._folder.following(plan.id)) is not None:
@@ -261,8 +265,9 @@ class ExecutorsConsumer:
         return plan
 
     def _close(self, plan: Plan) -> Plan | None:
-        """Close the committed plan. Returns the plan that follows the committed plan, or None if no
-        plan follows yet."""
+        """Close the committed plan. Returns the plan that follows this plan, or None if no plan
+        follows yet.
+        """
         listed = self._folder.listed(plan.id)
         if listed.is_closed:  # closed by an earlier process, or the checkpoint was rolled back
             return self._folder.following(plan.id)
@@ -285,13 +290,13 @@ class ExecutorsConsumer:
         return None
 
     def _observe(self, plan: Plan, closed: Closed, evicted: int) -> None:
-        """Use the reports of the slots for the next plans."""
+        """Use the slots' reports to choose queues and sizes of the next plans."""
         settled = closed.settled
         undecodable = sum(each.counts.poison for each in settled)
         rows = sum(each.messages for each in settled)
         looked = {name: each for one in settled for name, each in one.looked.items()}
         ran_here = self._issued == plan.id
-        if ran_here:  # otherwise each restart would count the plan again, and stop again
+        if ran_here:  # otherwise each restart would count this plan, and stop
             self._decoding.add(rows=rows, undecodable=undecodable)
         self._ready.on_plan_closed(plan, looked, ran_here=ran_here)
         self._sizing.on_plan_closed(closed, looked, ran_here=ran_here)
@@ -322,7 +327,7 @@ class ExecutorsConsumer:
             return None
         limit = min(wanted.most or MOST_IN_A_PLAN, self._config.max_messages or MOST_IN_A_PLAN)
         if any(each.history.is_lone for each in self._suspects):
-            limit = min(limit, SINGLES_UP_TO)  # small batches, to compare suspects with
+            limit = min(limit, SINGLES_UP_TO)  # small batches, as a comparison for suspects
         while True:
             queues = chosen_queues(
                 self._ready.with_messages(),

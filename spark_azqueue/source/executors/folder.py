@@ -39,10 +39,10 @@ _MARK = json.dumps({"version": 1}).encode()
 
 @dataclass(frozen=True, slots=True)
 class PlanStatus:
-    """Objects of a plan: slots with a segment, slots with a report, and whether it is closed.
+    """Objects of a plan: its slots with a segment, its slots with a report, and its marks.
 
-    is_committed: a driver has marked the plan as committed, since no plan follows yet. attempts:
-    number of processes that Spark asked for the plan again, after the process that issued the plan.
+    is_committed: a driver has marked the plan as committed, because no plan follows it yet.
+    attempts: number of processes that tried to run the plan after the process that issued the plan.
     marks: names of the marks that tasks wrote before they dequeued.
     """
 
@@ -57,7 +57,7 @@ class PlanStatus:
 class PlanFolder(Journal):
     """One folder of plans.
 
-    The instance keeps only the id of the folder in memory; all other state is in the folder.
+    Keeps only the id of the folder in memory; all other state is in the folder.
     """
 
     def __init__(self, store: LogStore, account: str) -> None:
@@ -75,7 +75,7 @@ class PlanFolder(Journal):
         """Raise CheckpointMismatch if the plan belongs to another folder."""
         if plan.log == self.uuid:
             return
-        self_uuid, self.uuid = self.uuid, ""  # read again in the next check
+        self_uuid, self.uuid = self.uuid, ""  # the next check reads the id from the folder
         if not self_uuid:
             raise empty_on_executor(self.where)
         task = ". If this error comes from a task, its executor has another folder mounted there"
@@ -86,8 +86,8 @@ class PlanFolder(Journal):
     def segment(self, plan: Plan, slot: int) -> tuple[SlotSegment, int] | None:
         """Return the segment of a slot and its size in bytes, or None if no segment was put.
 
-        A message from any queue that is not the slot's is refused, because the messages of a
-        segment are deleted.
+        Raises LogDamaged if a message is from a queue that the slot does not have, because the
+        caller deletes the segment's messages.
         """
         asked = plan.slots[slot]
         found = self.segment_of(plan.id, slot, asked.messages)
@@ -99,9 +99,9 @@ class PlanFolder(Journal):
     def segment_of(
         self, plan: PlanId, slot: int, most: int = MOST_MESSAGES
     ) -> tuple[SlotSegment, int] | None:
-        """Return the segment of a slot of a plan; only the plan's id is needed.
+        """Return the segment of a slot. The caller needs only the plan's id.
 
-        most: maximum number of messages in the slot.
+        most: maximum number of messages that the slot may have.
         """
 
         def parse(data: bytes) -> tuple[SlotSegment, int]:
@@ -113,20 +113,20 @@ class PlanFolder(Journal):
         return self.read(names.slot(plan, slot), FRAME_AT_MOST + FIRST_READ, parse)
 
     def put_segment(self, segment: SlotSegment) -> tuple[bool, int]:
-        """Put a segment. Returns whether the segment was put, and its size in bytes.
+        """Put a segment. Returns True if the segment was put, and the segment's size in bytes.
 
-        The segment is not put if the slot already has a segment. The existing segment may be from
-        an earlier try of the same call. Raises ServiceError. If the error's `may_have_taken_effect`
-        is true, the segment may exist, or may appear later.
+        The segment is not put if the slot already has a segment. An earlier try of the same call
+        may have put the existing segment. Raises ServiceError. If the error's
+        `may_have_taken_effect` is true, the segment may exist, or may appear later.
         """
         header = segment.header
         data = encode_slot(header, segment.received)
         return self.store.put_new(names.slot(header.plan, header.slot), data), len(data)
 
     def first_segment(self, plan: Plan, slot: int) -> tuple[SlotSegment, int]:
-        """Return the segment that a slot already has, and its size in bytes.
+        """Return the segment that exists for a slot, and its size in bytes.
 
-        Called after a put for the slot was refused.
+        Called after a put was refused because the segment exists.
         """
         found = self.segment(plan, slot)
         if found is None:
@@ -134,17 +134,18 @@ class PlanFolder(Journal):
         return found
 
     def settled(self, plan: Plan, slot: int) -> SlotReport | None:
-        """Return the report of a slot, or None if the slot's deletes are not answered yet."""
+        """Return the report of a slot, or None if the slot has no report yet."""
         return self.settled_of(plan.id, slot, report_bytes_at_most(plan.slots[slot].messages))
 
     def settled_of(self, plan: PlanId, slot: int, most_bytes: int) -> SlotReport | None:
-        """Return the report of a slot of a plan; only the plan's id is needed."""
+        """Return the report of a slot. The caller needs only the plan's id."""
         name = names.settled(plan, slot)
         return self.read(name, most_bytes, lambda data: SlotReport.from_bytes(data, self.account))
 
     def put_settled(self, plan: Plan, slot: int, settled: SlotReport) -> None:
-        """Write the report of a slot. If the slot has a report, the existing report is complete and
-        is kept."""
+        """Write the report of a slot. If the slot already has a report, this report is complete and
+        is kept.
+        """
         self.store.put_new(names.settled(plan.id, slot), settled.to_bytes())
 
     # ── plans ─────────────────────────────────────────────────────────────────────────────────────
@@ -192,31 +193,30 @@ class PlanFolder(Journal):
         return self.read(names.following(plan), _PLAN_AT_MOST, parse)
 
     def put_following(self, plan: PlanId, following: Plan) -> Plan:
-        """Store `following` as the plan after `plan`, unless another plan is stored.
+        """Store `following` as the plan after `plan`, unless a plan is already stored there.
 
-        Returns the plan that is stored.
+        Returns the stored plan.
         """
         name, data = names.following(plan), following.to_bytes()
         return self.first(name, data, lambda: self.following(plan)) or following
 
     def note_attempt(self, plan: PlanId, writer: str) -> str:
-        """Write a mark that Spark asked this process for a plan of another process. Returns the
-        name of the mark.
+        """Mark that this process tries to run a plan of another process. Returns the name of the
+        mark.
 
-        A process writes one mark, even if Spark asks several times.
+        A process writes only one mark for a plan, even if Spark asks for the plan several times.
         """
         name = names.plan_attempt(plan, writer)
         self.store.put_new(name, _MARK)
         return name
 
     def note_begun(self, plan: Plan, slot: int, attempt: str, *, is_repeated: bool) -> None:
-        """Write a mark that this attempt is about to dequeue; see `names.may_hide`."""
+        """Mark that this attempt is about to dequeue messages; see `names.may_hide`."""
         name = names.begun(plan.id, slot, attempt, is_repeated=is_repeated)
         self.store.put_new(name, _MARK)
 
     def mark_committed(self, plan: PlanId) -> str:
-        """Mark a plan as committed, although no plan follows the plan. Returns the name of the
-        mark."""
+        """Mark a plan as committed while no plan follows it. Returns the name of the mark."""
         name = names.committed(plan)
         self.store.put_new(name, _MARK)
         return name
@@ -238,14 +238,16 @@ class PlanFolder(Journal):
     # ── cleaning ──────────────────────────────────────────────────────────────────────────────────
 
     def floor(self) -> int:
-        """Return the number up to which plans are removed or being removed; 0 if no plan is
-        removed."""
+        """Return the number up to which plans are removed or being removed; 0 if no plan was
+        removed.
+        """
         found = map(names.floor_in, self.store.names(names.FLOORS))
         return max((each for each in found if each), default=0)
 
     def raise_floor(self, number: int) -> None:
-        """Stop all deletes by tasks of plans up to this number. The stop is durable when the call
-        returns."""
+        """Store in the folder that tasks of plans up to this number must not delete messages any
+        more.
+        """
         self.store.put_new(names.floor(number), _MARK)
         for name in self.store.names(names.FLOORS):
             each = names.floor_in(name)
@@ -272,6 +274,6 @@ def sizes_of(stored: dict[PlanId, list[Stored]]) -> dict[PlanId, dict[str, int]]
 
 
 def tombstone(plan: Plan, slot: int, attempt: str) -> SlotSegment:
-    """Return the empty segment for a slot that put no segment before its plan was closed."""
+    """Return the empty segment for a slot whose task put no segment before the plan was closed."""
     header = SlotHeader(plan.log, plan.id, slot, plan.account, attempt, tombstone=True)
     return SlotSegment(header, ())

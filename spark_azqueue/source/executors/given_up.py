@@ -1,10 +1,10 @@
-"""Abandon a plan whose batch keeps failing, and find the message that makes it fail.
+"""Abandons plans whose batches keep failing, and finds the message that makes a batch fail.
 
-After some failures a plan is abandoned. The plan is closed as usual, and the following plan records
-that the abandoned plan has no rows. So one object stores both the decision to abandon the plan and
-the plan that follows. The messages of the abandoned plan are retried in smaller and smaller
-batches. A message that is poison by the rule of `../suspects.py` is copied to its poison queue. If
-another plan follows a plan, the first plan was committed and is never abandoned.
+A plan is abandoned after several failures. The plan is closed as usual, and the following plan
+records that the abandoned plan has no rows. So a single write stores the decision to abandon the
+plan, and the following plan. The messages of the abandoned plan are retried in smaller and smaller
+batches. A message that is poison by the rule of `../suspects.py` is copied to its poison queue. A
+plan that another plan follows is committed or already abandoned, so it is not abandoned now.
 """
 
 from __future__ import annotations
@@ -47,7 +47,8 @@ log = logging.getLogger(__name__)
 
 
 class PlanOutcomes:
-    """Counts attempts, and decides what replaces an abandoned plan. Used by one thread.
+    """Counts the attempts to run a plan, and makes the plan that follows an abandoned plan. Used by
+    one thread.
 
     Its methods raise ServiceError and LogDamaged.
     """
@@ -67,7 +68,9 @@ class PlanOutcomes:
         self._config = config
         self._rule = IsolationRule.of(config)
         self.order = self._rule or IsolationRule(0, 0)
-        """Rule by which suspects take turns; also used if poison handling is off now."""
+        """Rule for the order in which suspects are retried; also used if maxDequeueCount is not set
+        now.
+        """
         self._folder = folder
         self._client = client
         self._closing = closing
@@ -76,9 +79,9 @@ class PlanOutcomes:
         self._recovery = recovery
         self._now = now
         self._writer = uuid.uuid4().hex
-        self._tried: PlanId | None = None  # plan that gets another attempt in this process
+        self._tried: PlanId | None = None  # the plan that this process tries to run
         self.said = ""
-        """Text for users: what this process did about a failed batch."""
+        """Text for users about what this process did with a failed batch."""
         self.set_aside = 0
         """Number of messages that were copied to poison queues."""
 
@@ -88,11 +91,11 @@ class PlanOutcomes:
         Returns None if `plan` gets another attempt.
 
         Called when Spark asks this process for a plan of an earlier process, and no plan follows
-        that plan yet. is_alone: Spark's batch has no other plan.
+        this plan yet. is_alone: Spark's batch consists of this plan only.
         """
         if self._rule is None or self._tried == plan.id:
             return None
-        if plan.number <= self._folder.floor():  # its tasks report the loss
+        if plan.number <= self._folder.floor():  # the tasks of the plan report the loss
             return None
         self._check_places(plan)
         self._tried = plan.id
@@ -115,7 +118,7 @@ class PlanOutcomes:
     def _check_places(self, plan: Plan) -> None:
         """Raise UndecodableBody if the current options cannot decode a stored body.
 
-        This error does not count as an attempt.
+        Called before the attempt is counted, because this error must not count as an attempt.
         """
         stored = self._folder.listed(plan.id).segments
         for slot in stored.intersection(range(len(plan.slots))):
@@ -126,9 +129,8 @@ class PlanOutcomes:
         """Return True if the plan has failed often enough to be abandoned. listed: the plan's
         objects.
 
-        If a plan stored nothing, its messages are still in their queues, and no message is
-        suspected. So a plan that retries messages but stored nothing has failed for a different
-        reason.
+        If a plan stored nothing, no message was delivered, so no message is a suspect. A plan that
+        retries messages but stored nothing has failed for a different reason.
         """
         assert self._rule
         if listed.is_committed or (plan.is_again and not listed.segments):
@@ -141,11 +143,10 @@ class PlanOutcomes:
     def _failed(
         self, closed: Closed, tries: int, *, is_alone: bool
     ) -> tuple[tuple[Suspected, ...], Evidence] | None:
-        """Return the suspects to retry after a closed plan is abandoned, and the new evidence.
+        """Return the suspects to retry if this closed plan is abandoned, and the new evidence.
 
-        Returns None if the plan delivered nothing. If the plan had a single message and this
-        message is poison, the message is copied to its poison queue and is not retried. Raises
-        TooManyPoison.
+        Returns None if the plan delivered nothing. If the plan's only message is poison, the
+        message is copied to its poison queue and is not retried. Raises TooManyPoison.
         """
         assert self._rule
         plan, stored, evidence = closed.plan, closed.stored, closed.plan.evidence
@@ -188,9 +189,10 @@ class PlanOutcomes:
         history: FailureHistory,
         evidence: Evidence,
     ) -> tuple[Suspected, ...]:
-        """Return the suspects, with an empty group in front if all suspects must wait.
+        """Return the suspects; if none is due now, with an empty group in front.
 
-        The plan of an empty group delivers nothing, so a plan of new messages can follow it.
+        The plan that retries an empty group delivers nothing, so a plan of new messages can follow
+        this plan.
         """
         if (
             suspects
@@ -212,9 +214,9 @@ def plan_again(
     *,
     gave_up: bool = False,
 ) -> Plan:
-    """Return the plan after `before`, which retries the suspects that are due first.
+    """Return the plan that follows `before` and retries the suspects that are due first.
 
-    The other suspects wait.
+    The other suspects are retried by later plans.
 
     order: decides which suspects are due. known: messages that get no second row. said: see
     `status`. gave_up: `before` was abandoned and has no rows.

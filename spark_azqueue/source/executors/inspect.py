@@ -21,15 +21,16 @@ class FolderContents:
         self._objects = {} if self.is_new else self._folder.objects()
 
     def newest(self) -> Plan | None:
-        """Return the newest plan, which no plan follows, or None if there is no plan."""
+        """Return the newest plan, or None if the folder has no plan."""
         found = None
         for before in [START, *self._objects][-3:]:
             found = self._folder.following(before) or found
         return found
 
     def kept(self) -> tuple[int, int]:
-        """Return the number up to which plans were removed, and the bytes of the remaining
-        plans."""
+        """Return the number up to which plans were removed, and the size of the remaining plans in
+        bytes.
+        """
         floor = self._folder.floor()
         plans = [plan for plan in self._objects if plan != START and plan.number > floor]
         return floor, sum(sum(self._objects[plan].values()) for plan in plans)
@@ -37,8 +38,8 @@ class FolderContents:
     def slots(self, plan: Plan) -> tuple[int, int, int]:
         """Return three counts of a plan.
 
-        The counts: slots with a segment, slots whose deletes are answered, and messages in slots
-        whose deletes are not answered.
+        These are the number of slots with a segment, the number of slots with a report, and the
+        number of messages in slots that have a segment but no report.
         """
         listed = self._folder.listed(plan.id)
         found = [self._folder.segment(plan, each) for each in listed.segments - listed.settled]

@@ -1,7 +1,8 @@
 """Queue requests of a task: lease messages for some seconds, and delete the stored messages.
 
 Leases are not renewed, because a lease is long enough for the task to store and delete its
-messages. Two processes may send the same delete. This is safe, because both use the same receipt.
+messages. A task and the driver may send the same delete. This is safe, because both use the same
+receipt.
 """
 
 from __future__ import annotations
@@ -66,7 +67,7 @@ class Leased:
 
 
 class Leasing:
-    """Leases messages for one slot, once."""
+    """Dequeues the messages of one slot. An instance is used once."""
 
     def __init__(
         self,
@@ -79,8 +80,8 @@ class Leasing:
     ) -> None:
         """Keep the parameters; send nothing.
 
-        Queues that the option 'queue' does not select any more are left out. clock: seconds; the
-        client must use the same clock for the time of an answer.
+        Queues that the option 'queue' does not select any more are left out. clock: returns
+        seconds; the client must use the same clock for the times of its answers.
         """
         self._config = config
         self._plan = plan
@@ -100,7 +101,7 @@ class Leasing:
         self._ended: set[QueueRef] = set()
 
     def lease(self) -> Leased:
-        """Dequeue messages. If a request fails, release all leases as far as possible, and raise
+        """Dequeue messages. If a request fails, release leases if possible, and raise
         ServiceError."""
         began = self._clock()
         throttled = self._client.throttled
@@ -136,7 +137,8 @@ class Leasing:
     def _leave_what_does_not_fit(self) -> None:
         """Release messages beyond the slot's limit of bytes.
 
-        Such messages arrive in pages that were requested while all messages were small.
+        The limit can be exceeded because pages are requested before the sizes of their messages are
+        known.
         """
         messages = [message for message, _ in self._received.values()]
         for message in messages[len(fitting(messages, self._slot.bytes)) :]:
@@ -168,9 +170,10 @@ class Leasing:
         return True
 
     def _room(self) -> int:
-        """Return the number of messages for which the slot still has room.
+        """Return the number of messages that the slot may still take.
 
-        The limit in bytes is divided by the mean size of the messages that were received before.
+        The bytes that are left are divided by the mean size of the messages that were received
+        before.
         """
         messages = self._slot.messages - len(self._received)
         left = self._slot.bytes - self._bytes
@@ -182,7 +185,8 @@ class Leasing:
         return min(messages, max(fit, 1))
 
     def _read(self, queue: QueueRef) -> bool:
-        """Return True if the queue has no more messages from before the run's cutoff."""
+        """Return True if no message that was inserted before the run's cutoff is left in the
+        queue."""
         is_over = self._cutoff is not None and self._cutoff.read(queue)
         if is_over:
             self._ended.add(queue)
@@ -216,9 +220,9 @@ class Leasing:
                 # its receipt is stale.
                 self._counts["duplicates_suppressed"] += 1
             elif not message.intact and (before or key in self._known):
-                # The text is damaged, so it cannot show whether the message was updated. The
-                # message gets no second row and is not deleted. When this lease ends, the message
-                # returns and is checked again.
+                # A damaged text does not show whether the message was updated. So the message gets
+                # no second row and is not deleted. After this lease ends, the message is dequeued
+                # and checked again.
                 self._counts["duplicates_suppressed"] += 1
             elif is_to_come_again(message, self._config.on_undecodable):
                 self._unwanted[key] = lease
@@ -241,9 +245,9 @@ class Leasing:
 
 
 def release(client: QueueClient, leases: Iterable[Lease]) -> None:
-    """Make messages visible again, within some seconds.
+    """Make messages visible again. Takes at most some seconds.
 
-    Never raises: a lease that is not released ends by itself.
+    Never raises: if a lease is not released, it ends by itself.
     """
     calls = [(None, Release(lease)) for lease in dict.fromkeys(leases)]
 
@@ -260,12 +264,11 @@ def without_undecodable(
     within_s: float,
     clock: Callable[[], float],
 ) -> Leased:
-    """Return only messages that have rows.
+    """Dead-letter the messages that do not decode, and return the other messages.
 
-    Messages that do not decode are dead-lettered before a segment is stored. within_s: see
-    `dead_lettered`; the caller must release messages that remain after this time. Raises
-    TooManyPoison, ServiceError, and with onUndecodable=fail UndecodableBody; before that, all
-    messages are released.
+    Called before the segment is stored. within_s: see `dead_lettered`; the caller must release
+    messages that remain after this time. Raises TooManyPoison and ServiceError; with
+    onUndecodable=fail also UndecodableBody. All messages are released before an error is raised.
     """
     copied = set[MessageKey]()
     leases = {lease.key: lease for _, lease in leased.received}
@@ -298,8 +301,9 @@ def slot_rows(
 
 
 MARGIN_S = 5
-"""Margin in seconds, because the service rounds times to whole seconds, and the clocks of its
-servers differ."""
+"""Seconds by which a lease may end early: the service rounds times to whole seconds, and the clocks
+of its servers differ.
+"""
 
 
 def settle_slot(
@@ -311,11 +315,12 @@ def settle_slot(
 ) -> SlotReport:
     """Delete the messages of a stored segment, and the copies of known messages.
 
-    size: bytes of the segment. A refused delete becomes pending. If the lease may have ended before
-    the delete, another consumer may have the message. If the lease had not ended, an earlier
-    attempt has probably deleted the message. But the service may also have delivered the message
-    twice within the lease, so the message stays known for a day. Raises ServiceError if the service
-    gave no final answer to a delete; no row may be delivered after this error.
+    size: size of the segment in bytes. A refused delete becomes a pending delete. If the lease may
+    have ended before the delete, another consumer may have the message. If the lease cannot have
+    ended, an earlier attempt has probably deleted the message; but the service may also have
+    delivered the message to another consumer during the lease, so the message stays known for a
+    day. Raises ServiceError if the service gave no final answer to a delete; after this error, no
+    row may be delivered.
     """
     until = segment.header.until
     deleted = 0
@@ -350,8 +355,9 @@ def without_deletes(segment: SlotSegment, size: int) -> SlotReport:
 
 
 def _learned(client: QueueClient, header: SlotHeader) -> dict[str, Looked]:
-    """Return the state of each queue: the state in the header, with the limits that the client
-    learned from the deletes."""
+    """Return the state of each queue from the header, with the limits that the client learned
+    during the deletes.
+    """
     looked = dict(header.looked)
     for queue in header.queues:
         found, before = client.limits.learned(queue), looked.get(queue.name)
@@ -364,8 +370,8 @@ def delete_all(config: SourceConfig, client: QueueClient, leases: Sequence[Lease
     """Delete known messages, or messages of another segment. Returns the leases of the deleted
     messages.
 
-    If a delete fails, no error is raised: the message returns when its lease ends, and is still
-    known.
+    If a delete fails, no error is raised: the message is dequeued again after its lease ends, and
+    is still known.
     """
     calls = [(lease, DatedDelete(lease)) for lease in leases]
 
@@ -385,8 +391,8 @@ def _is_gone(result: Deleted, until: int) -> bool:
 def pending_of(message: Message, gone_at: int | None) -> PendingDelete:
     """Return the pending delete of a message.
 
-    gone_at: time at which the message was found to be probably deleted; the message counts as
-    expired at this time. None if the message may still exist.
+    gone_at: if the message is probably deleted, the time at which this was found, which replaces
+    the message's expiry; None if the message may still exist.
     """
     expires = 0 if message.expiration_time == UNKNOWN_TIME else message.expiration_time // 1_000_000
     if gone_at is not None:

@@ -2,7 +2,7 @@
 
 log.json                     the folder's identity, written once
 slots/<n>-<nonce>-s<slot>    segment of this slot of plan n: its messages, or a tombstone
-slots/<n>-<nonce>-d<slot>    report of this slot: each delete has an answer; the pending deletes
+slots/<n>-<nonce>-d<slot>    report of this slot, written after its deletes: the pending deletes
 slots/<n>-<nonce>-known      messages that get no second row in this plan
 slots/<n>-<nonce>-next       plan that follows plan n. If this object exists, plan n is closed
 slots/<n>-<nonce>-b<slot>-<attempt>  a task is about to dequeue for the slot, and may be killed
@@ -54,7 +54,9 @@ def slot(plan: PlanId, number: int) -> str:
 
 
 def settled(plan: PlanId, number: int) -> str:
-    """Name of the report of a slot, which is written when the slot's deletes are answered."""
+    """Name of the report of a slot. The report is written when every delete of the slot has a final
+    answer.
+    """
     return f"{SLOTS}/{plan}-d{number:04d}"
 
 
@@ -69,21 +71,21 @@ def following(plan: PlanId) -> str:
 
 
 def plan_attempt(plan: PlanId, writer: str) -> str:
-    """Name of the mark that Spark asked a process for a plan of an earlier process."""
+    """Name of the mark of an attempt by `writer` to run a plan of an earlier process."""
     return f"{SLOTS}/{plan}-t{writer}"
 
 
 def is_attempt(name: str) -> bool:
     """Return True if the name was made by `plan_attempt`.
 
-    A plan without such a mark was never abandoned.
+    A plan that has no such mark was never abandoned.
     """
     found = as_slot_name(name)
     return found is not None and found.kind == "t"
 
 
 def begun(plan: PlanId, number: int, attempt: str, *, is_repeated: bool) -> str:
-    """Name of the mark that an attempt at a slot is about to dequeue."""
+    """Name of the mark of an attempt that is about to dequeue messages for a slot."""
     return f"{SLOTS}/{plan}-{'c' if is_repeated else 'b'}{number:04d}-{attempt}"
 
 
@@ -91,7 +93,7 @@ def may_hide(objects: Iterable[str]) -> bool:
     """Return True if the marks of one plan show that a slot had more than one attempt.
 
     If an attempt is killed after it dequeued and before it put a segment, its messages stay
-    invisible until their leases end. Only the attempt's mark shows this.
+    invisible until their leases end. Only the attempt's mark reveals such messages.
     """
     marks = [found for found in map(as_slot_name, objects) if found is not None]
     firsts = Counter(found.slot for found in marks if found.kind == "b")
@@ -99,7 +101,7 @@ def may_hide(objects: Iterable[str]) -> bool:
 
 
 def committed(plan: PlanId) -> str:
-    """Name of the mark that a plan is committed, although no plan follows the plan."""
+    """Name of the mark of a committed plan that no plan follows yet."""
     return f"{SLOTS}/{plan}-committed"
 
 
@@ -109,7 +111,7 @@ def prefix(plan: PlanId) -> str:
 
 
 def floor(number: int) -> str:
-    """Name of the mark that plans up to this number are removed."""
+    """Name of the mark of a floor: plans up to this number are removed."""
     return f"{FLOORS}/{number:012d}"
 
 

@@ -1,11 +1,11 @@
-"""Objects that the slots of leaseOn=executors write: segments, and reports of answered deletes.
+"""Objects that the tasks of leaseOn=executors write: segments, and reports about the deletes.
 
 A segment is a frame (`journal/frame.py`): the head of the frame is the header as JSON, and the data
 of the frame is the messages. A report has the number of messages of a slot, the state of the slot's
-queues, and the pending deletes. Messages of pending deletes may return; a returning message gets no
+queues, and the pending deletes. A message with a pending delete may be dequeued again, but gets no
 second row.
 
-The module holds pure values. Reading a damaged object raises Damaged.
+This module has pure values. Reading a damaged object raises Damaged.
 """
 
 from __future__ import annotations
@@ -74,7 +74,8 @@ SLOT_MAGIC = b"azqueue slot 1\n"
 _VERSION = 2
 """Version of segments and reports.
 
-Segments of version 1 hold bodies that were not decoded before, and decisions about these bodies.
+Segments of version 1 also contain messages whose bodies were not decoded yet, and decisions about
+them.
 """
 
 
@@ -82,9 +83,9 @@ Segments of version 1 hold bodies that were not decoded before, and decisions ab
 class Looked:
     """State of one queue, as a task saw it.
 
-    got: number of messages that the task received; messages that are too new for an availableNow
-    run are not counted. drained: the task read the queue until the queue had no more messages for
-    this plan. limits: limits that the task learned, or None.
+    got: number of messages that the task received, except messages that are too new for an
+    availableNow run. drained: the task read the queue until no message for this plan was left.
+    limits: limits that the task learned, or None.
     """
 
     got: int = 0
@@ -109,9 +110,9 @@ class Looked:
 class Counts:
     """Counts of messages and of 503 answers while a task dequeued.
 
-    throttled: 503 answers. poison: messages that were copied to a poison queue. began_cs: when the
-    task began, by the task's clock, in hundredths of a second since 1970. took_cs: duration of the
-    task in hundredths of a second; in a report the duration includes the deletes.
+    throttled: 503 answers. poison: messages that were copied to a poison queue. began_cs: start of
+    the task by the task's clock, in hundredths of a second since 1970. took_cs: duration of the
+    task in hundredths of a second; in a report, the duration includes the deletes.
     """
 
     dequeued: Annotated[int, COUNT_OR_0] = 0
@@ -148,11 +149,11 @@ class SlotHeader:
     """Header of the segment of slot `slot` of plan `plan` in folder `log`.
 
     attempt: unique id of the attempt that put the segment. messages: number of messages. tombstone:
-    the plan was closed before a segment was put, so the slot stays empty forever. until: when the
-    first of the leases ends, by the service's clock, in seconds since 1970; 0 if the end of any
-    lease is unknown. repeated: an earlier task of this slot may also have leased messages. reading:
-    options that turn messages into rows. looked: state of each queue by the queue's name. columns:
-    version of the messages' columns.
+    the plan was closed before a segment was put, so the slot stays empty forever. until: time at
+    which the first lease ends, by the service's clock, in seconds since 1970; 0 if the end of any
+    lease is unknown. repeated: an earlier attempt at this slot may also have leased messages.
+    reading: options that turn messages into rows. looked: state of each queue, by the queue's name.
+    columns: version of the messages' columns.
     """
 
     log: Annotated[str, HEXADECIMAL]
@@ -219,7 +220,7 @@ def decode_slot(
 
 
 KNOWN_AT_MOST = PENDING_AT_MOST
-"""Maximum number of known messages; if there are more, the oldest are evicted."""
+"""Maximum number of known messages. If there are more, the oldest known messages are evicted."""
 
 _REPORT_VERSION = 1
 _MOST_GONE = KNOWN_AT_MOST + 8_192
@@ -249,13 +250,13 @@ _SIZE = Coded(number, name="bytes")
 
 @dataclass(frozen=True, slots=True)
 class SlotReport:
-    """Report of a slot: every delete has a final answer.
+    """Report of a slot, written when every delete of the slot has a final answer.
 
-    messages, size: number of messages and bytes of the segment. deleted: number of deletes that
-    succeeded, or had probably succeeded before. pending: messages whose delete was refused, because
-    another consumer may have the message. gone: keys of known messages that returned and were
-    deleted. given_bytes: bytes of the messages' texts, as the queues store the texts. Other fields:
-    as in the header of the segment.
+    messages, size: number of messages in the segment, and the segment's size in bytes. deleted:
+    number of deletes that succeeded, or that were refused because an earlier try has probably
+    succeeded. pending: messages that may still exist, because their delete was refused. gone: keys
+    of known messages that were dequeued again and were deleted. given_bytes: bytes of the messages'
+    texts in the queues. Other fields: as in the header of the segment.
     """
 
     messages: Annotated[int, COUNT] = 0
@@ -274,7 +275,7 @@ class SlotReport:
 
     @classmethod
     def of(cls, header: SlotHeader, size: int) -> SlotReport:
-        """Create the report of the segment with this header. size: bytes of the segment."""
+        """Create the report of the segment with this header. size: size of the segment in bytes."""
         return cls(
             messages=header.messages,
             size=size,
@@ -301,7 +302,7 @@ class SlotReport:
 
 
 class SeenMessages:
-    """Messages whose rows were delivered and that may return. A returning message gets no second
+    """Known messages: their rows were delivered, and they may be dequeued again, but get no second
     row.
 
     Instances are not changed after creation.
@@ -322,9 +323,9 @@ class SeenMessages:
         return found is not None and found.fingerprint == fingerprint
 
     def after(self, settled: Iterable[SlotReport], now: int) -> tuple[SeenMessages, int]:
-        """Return the known messages after these slots, and the number of evicted messages.
+        """Return the messages that are known after these slots, and the number of evicted messages.
 
-        now: seconds since 1970. Messages that expired more than a day ago are left out, because the
+        now: seconds since 1970. Messages that expired more than a day ago are removed, because the
         service cannot deliver them again.
         """
         slots = list(settled)
@@ -359,32 +360,34 @@ _A_DAY_S = 86_400
 
 @dataclass(frozen=True, slots=True)
 class Closed:
-    """A closed plan and the reports of its slots, in order; None for a slot without a task."""
+    """A closed plan and the reports of its slots, in order. The report of a slot for which no task
+    ran is None.
+    """
 
     plan: Plan
     slots: tuple[SlotReport | None, ...]
 
     @property
     def settled(self) -> list[SlotReport]:
-        """Reports of the slots that had a task."""
+        """Reports of the slots for which a task ran."""
         return [each for each in self.slots if each is not None]
 
     @property
     def sizes(self) -> list[int]:
-        """Bytes of the segment of each slot; 0 for a slot without a task."""
+        """Size of the segment of each slot in bytes; 0 for a slot for which no task ran."""
         return [0 if each is None else each.size for each in self.slots]
 
     @property
     def waiting(self) -> tuple[Group, ...]:
-        """Messages to deliver after this plan.
+        """Messages of abandoned plans that must be delivered after this plan.
 
-        Messages that this plan should have delivered, but that no task read, are included.
+        The result includes messages that this plan retries, if no task ran for their slots.
         """
         return tuple(each.parts for each in self.suspects)
 
     @property
     def suspects(self) -> tuple[Suspected, ...]:
-        """Messages to deliver after this plan, with their failure histories."""
+        """Messages that `waiting` returns, with their failure histories."""
         pairs = zip(self.plan.slots, self.slots, strict=True)
         unread = [slot.again for slot, gave in pairs if slot.again and gave is None]
         group = tuple(part for part in unread if part.messages)

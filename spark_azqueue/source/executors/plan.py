@@ -7,13 +7,13 @@ batch.
      "slots": [{"queues": ["orders-1", "orders-5"], "messages": 4096, "bytes": 33554432}],
      "limits": {"orders-1": [24, 1950]}}
 
-Tasks get only the plan, so a replay uses the same slots again. A plan may retry messages of an
-abandoned plan. In such a plan, "from" names the messages that a slot takes (see `Part`). "gaveUp"
-says that the previous plan was abandoned and has no rows. "waiting" lists the groups that are
-retried after this plan. "histories" lists the failure histories of the retried group and of the
-waiting groups; "evidence" is collected over all groups (see `../suspects.py`). "reading" holds the
-options that control how bodies are decoded. The module holds pure values. A plan from a checkpoint
-is validated.
+The slots of a batch are stored only in its plan, so a replay of the batch has the same slots. A
+plan may retry messages of an abandoned plan. In such a plan, "from" names the messages that a slot
+delivers (see `Part`). "gaveUp" says that the previous plan was abandoned and has no rows. "waiting"
+lists the groups of messages that later plans retry. "histories" lists the failure histories of the
+retried group and of the waiting groups. "evidence" is collected over all groups (see
+`../suspects.py`). "reading" contains the options that control how bodies are decoded. This module
+has pure values. A plan from a checkpoint is validated.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ from .names import MOST_SLOTS, START, PlanId
 MOST_WAITING = 16_384
 """Maximum number of waiting parts in one plan.
 
-Each step of the search adds one part for each piece and slot.
+Each time a group is split, one part is added for each smaller group and slot.
 """
 
 _NONCE = 32
@@ -73,7 +73,7 @@ class Part(NamedTuple):
 
     @property
     def messages(self) -> int:
-        """Number of messages; 0 for a slot that retries no message."""
+        """Number of messages in the range; 0 for a slot that has nothing to retry."""
         return self.end - self.first
 
     def to_json(self) -> list[Any]:
@@ -103,7 +103,7 @@ Group = tuple[Part, ...]
 
 
 class Suspected(NamedTuple):
-    """Messages that are delivered together, and their history of failed batches."""
+    """A group of messages that are delivered together, and the history of their failed batches."""
 
     parts: Group
     history: FailureHistory
@@ -128,7 +128,7 @@ def groups_from_json(value: Sequence[object], before: int) -> tuple[Group, ...]:
 
 
 def groups_of(parts: Iterable[Part], most: int) -> list[Group]:
-    """Split these parts into groups of `most` messages, in order.
+    """Split these parts, in order, into groups of `most` messages.
 
     The last group may have fewer messages.
     """
@@ -149,23 +149,26 @@ def groups_of(parts: Iterable[Part], most: int) -> list[Group]:
 
 
 def oldest(groups: Iterable[Group]) -> int | None:
-    """Return the number of the oldest plan that stores messages of these groups; None if there are
-    no groups."""
+    """Return the number of the oldest plan whose segments have messages of these groups; None
+    without groups.
+    """
     return min((part.plan.number for group in groups for part in group), default=None)
 
 
 PLAN_OFFSET_VERSION = 3
 
 MOST_QUEUES_OF_PLAN = 256
-"""Maximum number of queues in one plan, so that an offset stays small. The other queues are read by
-later plans."""
+"""Maximum number of queues in one plan, so that an offset stays small. Later plans read the other
+queues.
+"""
 
 MOST_MESSAGES = MOST_IN_A_BATCH
 """Maximum number of messages in one slot; `maxMessagesPerTrigger` has the same limit."""
 
 MORE_THAN_BUDGET = 128 * 32
-"""Maximum number of messages in pages that were already requested when a slot had enough
-messages."""
+"""Maximum number of messages that a slot may receive beyond its limit, in pages that it had already
+requested.
+"""
 
 _MOST_LIMIT = 10**6
 _LEAST_LEASING_S = 1.0
@@ -196,8 +199,9 @@ class Slot:
 
 @dataclass(frozen=True, slots=True)
 class Learned:
-    """Learned limits of a queue: parallel requests (under_way), and requests per second (None: no
-    limit)."""
+    """Limits of a queue that tasks learned: parallel requests (under_way), and requests per second
+    (None: no limit).
+    """
 
     under_way: int
     per_s: int | None = None
@@ -207,14 +211,14 @@ class Learned:
 class Plan:
     """Plan `number` of folder `log`.
 
-    issued: when the plan was made, by the driver's clock, in seconds since 1970; for information
-    only. lease_s: length of the tasks' leases in seconds. leasing_s: seconds for which a task
-    dequeues. cutoff: insertion time of the newest messages that an availableNow run reads, in
-    microseconds since 1970; None in other runs. has_known: this plan has an object that names
-    messages which get no second row. limits: limits that earlier tasks learned, by queue name.
-    gave_up: the previous plan was abandoned, so the previous plan never has rows. waiting: groups
-    of messages of abandoned plans; the groups are retried after this plan, one group after another.
-    histories: failure history of the group that this plan retries, then histories of the waiting
+    issued: time at which the plan was made, by the driver's clock, in seconds since 1970; for
+    information only. lease_s: length of the tasks' leases in seconds. leasing_s: seconds for which
+    a task dequeues. cutoff: an availableNow run reads only messages that were inserted up to this
+    time, in microseconds since 1970; None in other runs. has_known: the folder has an object that
+    names the messages which get no second row in this plan. limits: limits that earlier tasks
+    learned, by queue name. gave_up: the previous plan was abandoned and has no rows. waiting:
+    groups of messages of abandoned plans that later plans retry, one group in each plan. histories:
+    failure history of the group that this plan retries, followed by the histories of the waiting
     groups; empty if an earlier release wrote the plan. evidence: findings about all groups. status:
     one line about the isolation of poison messages. reading: options that control how bodies are
     decoded; empty if the plan leases nothing.
@@ -238,14 +242,14 @@ class Plan:
 
     @property
     def number(self) -> int:
-        """Position of the plan in the chain, from 1; 0 for the start."""
+        """Position of the plan in the chain of plans, from 1; 0 for the start."""
         return self.id.number
 
     @property
     def leasing_s(self) -> float:
-        """Seconds for which a task dequeues.
+        """Seconds for which a task may dequeue messages.
 
-        The rest of the lease is left for storing the segment and deleting the messages.
+        The rest of the lease is the time to store the segment and delete the messages.
         """
         return max(min(self.lease_s / 6, 10.0), _LEAST_LEASING_S)
 
@@ -256,8 +260,9 @@ class Plan:
 
     @property
     def is_again(self) -> bool:
-        """True if the plan retries messages of abandoned plans; one of these messages may be
-        poison."""
+        """True if the plan retries messages of abandoned plans. Any of these messages may be
+        poison.
+        """
         return any(slot.again is not None for slot in self.slots)
 
     @property
@@ -268,7 +273,7 @@ class Plan:
 
     @property
     def suspects(self) -> tuple[Suspected, ...]:
-        """Groups that are retried after this plan."""
+        """Groups that later plans retry."""
         first = int(self.is_again)
         return tuple(
             Suspected(group, self._history(place, group))
@@ -317,7 +322,7 @@ class Plan:
         return value
 
     def to_bytes(self) -> bytes:
-        """Return the offset as text."""
+        """Return the offset as JSON text in UTF-8."""
         return json.dumps(self.to_json(), separators=(",", ":")).encode()
 
     @classmethod

@@ -25,9 +25,9 @@ log = logging.getLogger(__name__)
 
 
 class ReadyQueues:
-    """Finds the queues that have messages.
+    """Finds out which queues have messages.
 
-    The state is not kept over a restart: a new process peeks at every queue.
+    The state is lost at a restart: a new process peeks at every queue.
     """
 
     def __init__(
@@ -46,14 +46,14 @@ class ReadyQueues:
         self._clock = clock
         self._vanished = vanished
         self._paces: dict[QueueRef, Pace] = {}
-        self._more: set[QueueRef] = set()  # queues whose last slot was full
-        self._emptied: set[QueueRef] = set()  # queues that the last slot emptied
+        self._more: set[QueueRef] = set()  # queues whose last slot reached its limits
+        self._emptied: set[QueueRef] = set()  # queues that their last slot emptied
         self._turns: dict[QueueRef, int] = {}  # number of the last plan that read the queue
         self._read: set[QueueRef] = set()  # queues that an availableNow run has read completely
         self._cutoff: int | None = None
 
     def only_until(self, cutoff: int) -> None:
-        """Ignore messages that were inserted after the cutoff. cutoff: microseconds since 1970."""
+        """Ignore messages that were inserted after this time. cutoff: microseconds since 1970."""
         self._cutoff = cutoff
 
     def read_from(self, queues: Sequence[QueueRef]) -> None:
@@ -72,13 +72,13 @@ class ReadyQueues:
         return max(0.0, soonest - self._clock())
 
     def was_emptied(self, queue: QueueRef) -> bool:
-        """Return True if the queue's last slot read the queue until the queue was empty."""
+        """Return True if the last slot that had this queue read the queue until it was empty."""
         return queue in self._emptied
 
     def last_turn(self, queue: QueueRef) -> int:
-        """Return the number of the last plan that read the queue, or 0 if unknown.
+        """Return the number of the last plan that read this queue, or 0 if unknown.
 
-        If a slot was full before the slot reached one of its queues, the slot has not read this
+        If a slot reached its limits before it dequeued from this queue, the slot has not read the
         queue.
         """
         return self._turns.get(queue, 0)
@@ -87,8 +87,9 @@ class ReadyQueues:
         """Record that a plan is closed.
 
         looked: state of each queue by name, for queues that tasks read. ran_here: this process
-        issued the plan. If another process issued the plan, no queue pauses: a run of one batch
-        (trigger once, or availableNow on Spark 4.0 and 4.1) cannot peek again after a pause.
+        issued the plan. If another process issued the plan, no empty queue is paused: a run that
+        peeks only once (trigger once, or availableNow on Spark 4.0 and 4.1) would miss a paused
+        queue.
         """
         now = self._clock()
         for queue in plan.queues:
@@ -110,13 +111,15 @@ class ReadyQueues:
                 )
 
     def look_again(self) -> None:
-        """Treat every queue as if it had never been peeked at."""
+        """Forget the results of earlier peeks, so that the next call of `with_messages` peeks at
+        every queue.
+        """
         self._paces = dict.fromkeys(self._paces, Pace())
         self._read.clear()
 
     def with_messages(self) -> list[QueueRef]:
-        """Peek at the queues that are due, and return the queues that have messages, in the order
-        of the option.
+        """Peek at the queues that are due. Returns the queues that have messages, in the order of
+        the option 'queue'.
 
         An availableNow run peeks at all queues at once, since the run ends if no queue has
         messages. Raises ServiceError, also QueueNotFound for a queue that the option gives by name.
@@ -158,11 +161,13 @@ class ReadyQueues:
         if len(peeked.messages) < MAX_PER_REQUEST:
             self._read.add(queue)
             return False
-        return True  # a full page of newer messages may hide older messages, so a task must read
+        return (
+            True  # older messages may follow a full page of newer messages, so a task must dequeue
+        )
 
 
 class PlanSizing:
-    """Sizes of slots, learned from plans whose tasks leased."""
+    """Chooses the sizes of slots, and learns from the tasks of earlier plans."""
 
     def __init__(
         self, config: SourceConfig, executors: ExecutorsConfig, clock: Callable[[], float]
@@ -182,7 +187,7 @@ class PlanSizing:
         return self._width.slots
 
     def begins(self) -> None:
-        """Record that a batch is passed to Spark now."""
+        """Record that Spark gets a batch now."""
         self._began = self._clock()
 
     def on_plan_closed(
@@ -190,8 +195,8 @@ class PlanSizing:
     ) -> None:
         """Record that a plan is closed.
 
-        looked: state of each queue by name. ran_here: this process issued the plan, so this process
-        knows how long the batch took.
+        looked: state of each queue by name. ran_here: this process issued the plan, so it has
+        measured how long the batch took.
         """
         self._learned |= {name: each.limits for name, each in looked.items() if each.limits}
         fullest = max(
@@ -215,8 +220,9 @@ class PlanSizing:
             self._size.forget()
 
     def slots(self, queues: Sequence[QueueRef], most: int) -> tuple[Slot, ...]:
-        """Return the slots for these queues (at least one). most: maximum number of messages in all
-        slots."""
+        """Distribute these queues (at least one) over slots. most: maximum number of messages in
+        all slots.
+        """
         of_slot = self._size.most
         if self._config.messages_per_partition:
             of_slot = min(of_slot, self._config.messages_per_partition)
@@ -238,23 +244,25 @@ class PlanSizing:
 
 
 FIRST_WIDTH = 8
-"""Maximum number of slots in the first plan of a run, unless an option sets the number."""
+"""Maximum number of slots in the first plan of a run, unless an option sets this number."""
 
 _LONG_CS = 50
-"""Minimum duration of tasks that are measured, in hundredths of a second.
+"""Minimum duration, in hundredths of a second, of tasks from which the number of parallel tasks is
+learned.
 
-Spark starts the tasks of a stage some tenths of a second apart, so shorter tasks do not show how
-many tasks can run at once.
+Spark starts the tasks of a stage some tenths of a second apart, so a short task may end before the
+last task starts.
 """
 
 _IN_A_ROW = 3
-"""Consecutive plans with waiting tasks after which the number of slots is reduced.
+"""The number of slots is reduced after this many consecutive plans in which tasks waited for a free
+core.
 
-A single plan can have waiting tasks for another reason, for example while a worker starts.
+In a single plan, tasks may wait for another reason, for example while a worker starts.
 """
 
 _TRY_AGAIN_AFTER = 50
-"""Number of plans after a reduction until more slots are tried again."""
+"""Number of plans after which a reduced number of slots is increased, as a trial."""
 
 
 def chosen_queues(
@@ -266,13 +274,13 @@ def chosen_queues(
     slots: int,
     most: int,
 ) -> list[QueueRef]:
-    """Return the queues of plan `number`, with the first queue of every slot at the beginning.
+    """Choose the queues of plan `number`. The first queues of all slots come first.
 
-    with_messages: queues that have messages, in the order of the option. was_emptied: returns True
-    if the queue's last slot read the queue until the queue was empty. last_turn: returns the number
-    of the last plan that read the queue. slots: maximum number of slots in the plan. most: maximum
-    number of messages in all slots. With strict priority, the result ends with the first queue that
-    was not emptied.
+    with_messages: queues that have messages, in the order of the option 'queue'. was_emptied:
+    returns True if the last slot that had a queue read the queue until it was empty. last_turn:
+    returns the number of the last plan that read the queue. slots: maximum number of slots in the
+    plan. most: maximum number of messages in all slots. With queuePriority=strict, the result ends
+    with the first queue that was not emptied.
     """
     queues = list(with_messages)
     if priority is QueuePriority.STRICT:
@@ -297,14 +305,14 @@ def slots_of(
 
     most: maximum number of messages in all slots, at least the number of queues. most_of_slot,
     bytes_of_slot: maximum messages and bytes of one slot. most_bytes: maximum bytes of all slots,
-    or None. learned: learned limits by queue name; slots with faster queues get more messages, so
-    that all slots take the same time.
+    or None for no limit. learned: learned limits by queue name. Slots with faster queues get more
+    messages, so that all slots take about the same time.
     """
     count = max(1, min(width, len(queues)))
     weights = _weights(queues, learned)
     if len(set(weights.values())) == 1:
         dealt = [tuple(queues[place::count]) for place in range(count)]
-    else:  # a slot reads its queues at the same rate, so its queues should have a similar speed
+    else:  # a slot reads all its queues at one rate, so queues of similar speed share a slot
         dealt = _neighbours(sorted(queues, key=weights.__getitem__), count)
         dealt = [tuple(queue for queue in queues if queue in mine) for mine in dealt]
     parts = [sum(weights[queue] for queue in mine) for mine in dealt]
@@ -323,8 +331,7 @@ def slots_of(
 def _weights(queues: Sequence[QueueRef], learned: Mapping[str, Learned]) -> dict[QueueRef, float]:
     """Return the relative speed of each queue.
 
-    A measured speed counts only half as far from the mean as it was measured, because measurements
-    vary.
+    Each measured speed is moved halfway to the mean, because measurements vary.
     """
     rates = [each.per_s if (each := learned.get(queue.name)) else None for queue in queues]
     most = max((rate for rate in rates if rate), default=1)
@@ -340,14 +347,15 @@ def _neighbours(queues: Sequence[QueueRef], count: int) -> list[tuple[QueueRef, 
 
 
 class Width:
-    """Maximum number of slots in a plan: the number in an option, or the number of tasks that ran
-    at the same time."""
+    """Maximum number of slots in a plan: set by an option, or learned from the number of tasks that
+    ran at the same time.
+    """
 
     def __init__(self, fixed: int | None) -> None:
         self.slots = fixed or FIRST_WIDTH
         self._fixed = fixed is not None
         self._rest = 0
-        self._at_once: list[int] = []  # tasks at once, in consecutive plans with waiting tasks
+        self._at_once: list[int] = []  # parallel tasks, in consecutive plans with waiting tasks
 
     def on_plan_closed(self, settled: Iterable[SlotReport]) -> None:
         """Learn from the slots of a closed plan."""

@@ -1,5 +1,6 @@
-"""Decides whether a query may resume in a folder, and with which plan. Also writes the plans that
-follow."""
+"""Decides whether a query may use a folder, and with which plan it resumes. Also stores later
+plans.
+"""
 
 from __future__ import annotations
 
@@ -38,26 +39,27 @@ Objects = dict[PlanId, dict[str, int]]
 class PlanRecovery:
     """Opens the folder, compares it with the checkpoint, then claims it.
 
-    The protocol is correct without the claim: if two drivers resume from the same plan, only one
-    plan can follow. The claim exists to report two queries, or two loads, that use the same folder
-    and would deliver the same rows.
+    The protocol is correct even without the claim: if two drivers resume from the same plan, only
+    one driver can store the next plan. The claim exists to report that two queries, or two loads,
+    use the same folder and would deliver the same rows.
     """
 
     def __init__(self, folder: PlanFolder, settings: LogConfig, selection: QueueSelection) -> None:
-        """selection: the queues that the query reads."""
+        """selection: queues that the query reads."""
         self._folder = folder
         self._settings = settings
         self._selection = selection
         self._claim: Claim | None = None
         self.base: Plan | None = None
-        """Committed plan after which a new checkpoint begins; None if the checkpoint begins with an
-        old plan."""
+        """Committed plan that the first plan of a new checkpoint follows; None if the checkpoint
+        begins with an old plan.
+        """
         self.objects: Objects = {}
         self.times: dict[int, float] = {}
         """Time at which each plan was stored, in seconds since 1970, by the number of the plan."""
         self.floor = 0
         self.followed: PlanId | None = None
-        """Newest plan after which this process put another plan."""
+        """Newest plan for which this process stored a following plan."""
 
     @property
     def is_done(self) -> bool:
@@ -65,11 +67,12 @@ class PlanRecovery:
         return self._claim is not None
 
     def take(self, start: Plan, end: Plan | None = None) -> Plan | None:
-        """Take over the folder. start: the committed plan. end: the plan that Spark requests again.
+        """Compare the folder with the checkpoint, and claim the folder. start: the committed plan.
+        end: the plan that Spark asks for again; None if Spark repeats no batch.
 
         Returns an old plan if a new checkpoint must deliver this plan first, else None. Raises
-        CheckpointMismatch, LostSegment, LogConflict, LogDamaged, ServiceError. After an error
-        nothing has changed, except that a new folder has an identity.
+        CheckpointMismatch, LostSegment, LogConflict, LogDamaged, ServiceError. After an error, the
+        folder is unchanged, except that a new folder has got its identity.
         """
         folder = self._folder
         newest_known = end or start
@@ -115,10 +118,10 @@ class PlanRecovery:
     ) -> list[Plan]:
         """Return the plans of the batch that begins after `start` and ends with `end`.
 
-        If Spark's log lacks the offsets of some batches, for example with asynchronous progress,
-        Spark repeats these batches as one batch with several plans. issued: the newest plan that
-        this process has returned to Spark. has_answered: this process has returned an offset, so
-        Spark repeats no batch any more. Raises CheckpointMismatch, LostSegment.
+        If the checkpoint lacks the offsets of some batches, for example with asynchronous progress
+        tracking, Spark repeats these batches as one batch with several plans. issued: the newest
+        plan that this process has returned to Spark. has_answered: Spark has asked this process for
+        a new offset, so Spark repeats no batch any more. Raises CheckpointMismatch, LostSegment.
         """
         folder = self._folder
         if start.id != START and start.number < end.number <= self.floor:
@@ -127,8 +130,8 @@ class PlanRecovery:
             return [end]
         if start.id == START:
             following = folder.following(START)
-            # A new checkpoint began with this plan: the first plan, a plan after unused plans, or
-            # an old plan.
+            # A new checkpoint began with this plan, which is the first plan, a plan after unused
+            # plans, or an old plan.
             if end.id != START and (
                 (following is not None and following.id == end.id) or self.stands(end.id)
             ):
@@ -149,7 +152,9 @@ class PlanRecovery:
         return plans
 
     def stands(self, plan: PlanId) -> bool:
-        """Return True if this plan has objects, or follows a plan that has objects."""
+        """Return True if the folder still has this plan: the plan has objects, or the previous plan
+        has.
+        """
         if plan in self.objects:
             return True
         before = [each for each in self.objects if each.number == plan.number - 1]
@@ -162,9 +167,9 @@ class PlanRecovery:
         return unknown(self._folder.where, newest)
 
     def follow(self, plan: Plan, following: Plan, known: SeenMessages) -> Plan:
-        """Store `following` as the plan after `plan`, unless another plan is stored.
+        """Store `following` as the plan after `plan`, unless a plan is already stored there.
 
-        Returns the plan that is stored.
+        Returns the stored plan.
 
         known: messages that get no second row in `following`. Raises LostSegment, LogDamaged,
         ServiceError.
@@ -174,7 +179,7 @@ class PlanRecovery:
             folder.put_known(following.id, known)
         self.followed = plan.id
         stored = folder.put_following(plan.id, following)
-        if plan.number < folder.floor():  # the plan that followed `plan` was removed
+        if plan.number < folder.floor():  # `plan` and the plan after it were removed
             self._tell(removed_following(folder.where, plan.number))
         return stored
 
@@ -183,15 +188,15 @@ class PlanRecovery:
 
     @property
     def _is_used(self) -> bool:
-        """True if a batch of the folder may have been read."""
+        """Return True if a query may have read a batch of the folder."""
         found = (names.as_slot_name(name) for objects in self.objects.values() for name in objects)
         return self.floor > 0 or any(each is not None and each.kind == "d" for each in found)
 
     def _newest(self) -> Plan | None:
-        """Return the newest plan of the chain, even if the plan has no object yet; None if the
+        """Return the newest plan of the chain, even if the plan has no objects yet; None if the
         chain is empty.
 
-        A second driver may have left objects of plans that are outside the chain. No plan follows
+        A second driver may have left objects of plans that are not in the chain. No plan follows
         such a plan.
         """
         followed = [plan for plan in self.objects if names.following(plan) in self.objects[plan]]
@@ -210,9 +215,9 @@ class PlanRecovery:
         if choice is LogStart.EARLIEST:
             return self._after(self.floor)
         if newest is None:
-            return self._after(self.floor)  # raises the error that the plan is missing
-        # The newest plan is committed only if a mark says so. All older plans are committed, since
-        # a plan follows each of them.
+            return self._after(self.floor)  # raises LostSegment
+        # The newest plan is known to be committed only if a mark says so. Every older plan is
+        # committed, because another plan follows it.
         if names.committed(newest.id) in self.objects.get(newest.id, ()):
             self.base = newest
         after = newest.number if self.base else newest.number - 1
@@ -221,7 +226,7 @@ class PlanRecovery:
         return None if self.base else newest
 
     def _first_kept(self, start: Plan) -> Plan:
-        """Report that the checkpoint was rolled back too far, and return the oldest kept plan.
+        """Log that the checkpoint was rolled back too far, and return the oldest plan that is kept.
 
         Raises LostSegment with failOnDataLoss=true.
         """

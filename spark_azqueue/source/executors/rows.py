@@ -1,7 +1,6 @@
-"""Record batches of one slot. The module runs on the executors; `slot.py` does the work.
+"""Record batches of one slot, for Spark's tasks on the executors. `slot.py` does the work.
 
-A worker process keeps connections and learned limits of queues from task to task. Correctness does
-not depend on these.
+A worker process keeps connections and learned limits of queues from task to task, to save time.
 """
 
 from __future__ import annotations
@@ -47,7 +46,7 @@ class SlotAssignment:
 
     @classmethod
     def by(cls, plan: Plan, slot: int, config: SourceConfig) -> SlotAssignment:
-        """Create an assignment, without the parts of the plan that tasks do not need."""
+        """Create the assignment of a slot, without the parts of the plan that tasks do not need."""
         return cls(
             replace(plan, waiting=(), histories=(), evidence=Evidence(), status=""), slot, config
         )
@@ -92,8 +91,8 @@ def rows_of_task(
 ) -> Iterator[pa.RecordBatch]:
     """Yield the rows of a slot, the same in every call. task: see `SlotAssignment`.
 
-    is_repeated: Spark has reported an earlier attempt. Raises the errors of `SlotTask`,
-    UndecodableBody, and LostBlob.
+    is_repeated: Spark says that this is not the first attempt. Raises UndecodableBody, LostBlob,
+    and the errors of `SlotTask`.
     """
     assignment = SlotAssignment.from_bytes(task, config)
     config, plan = assignment.config, assignment.plan
@@ -120,9 +119,9 @@ def batches_of(logged: LoggedRows, columns: Columns) -> Iterator[pa.RecordBatch]
 
 
 def _connections(config: SourceConfig, settings: LogConfig) -> _Kept:
-    """Return connections to the account and the folder.
+    """Return connections to the storage account and the folder.
 
-    Connections of an earlier task in the same process are used again.
+    Reuses the connections of an earlier task in the same process.
     """
     key = digest_of(pickle.dumps((config.account, settings.place, settings.account)))
     found = _kept.get(key)

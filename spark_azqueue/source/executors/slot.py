@@ -1,24 +1,24 @@
 """Work of a task for one slot of a plan. The source's guarantees depend on the order of the steps.
 
 1. If a segment exists for this slot: continue with step 5. If the plan is closed or cleaned: fail.
-   An attempt that may not be the only one leaves a mark, then looks for a segment once more: a
-   driver that closed the plan before the mark was visible has put a tombstone, and a driver that
-   closes the plan later sees the mark.
-2. Dequeue for some seconds. A slot that retries takes messages of an abandoned plan instead, see
-   `segment_again`. If the current options decode bodies differently than the plan's options: put a
-   tombstone, and deliver no row.
+   An attempt that may not be the only attempt leaves a mark, then checks once more whether a
+   segment exists: a driver that closed the plan before the mark was visible has put a tombstone,
+   and a driver that closes the plan later sees the mark.
+2. Dequeue for some seconds. A slot that retries messages does not dequeue, but reads messages of an
+   abandoned plan, see `segment_again`. If the current options decode bodies differently than the
+   plan's options: put a tombstone, and deliver no row.
 3. Decode. A body that does not decode is copied to its poison queue, then deleted. With
    onUndecodable=fail: release all messages, and fail.
 4. Put a segment of the messages that have rows. If another attempt has put a segment before:
    release the leased messages, and use the segment of the other attempt.
-5. If the deletes are not answered yet and the plan is cleaned: fail.
-6. Delete the messages by the receipts in the segment, except those whose deletes are answered.
-   Store the pending deletes.
+5. If the slot has no report yet and the plan is cleaned: fail.
+6. If the slot has no report yet, delete the messages by the receipts in the segment, and store a
+   report with the pending deletes.
 7. Deliver the rows.
 
-A task may be killed after each step, or may pause and resume after its plan is over. Two tasks of a
-slot may run at the same time. So a message is deleted only after it is in a segment or in a poison
-queue, and a row is delivered only after the slot's deletes are answered.
+A task may be killed after each step, or may pause and resume after its plan is closed. Two tasks of
+a slot may run at the same time. So a message is deleted only after it is in a segment or in a
+poison queue, and a row is delivered only after every delete of the slot has a final answer.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ _LOOK_AGAIN_S = 0.25
 
 
 class SlotTask:
-    """One attempt at one slot. Attempts share no state in memory.
+    """One attempt of a task at one slot. Attempts share no state in memory.
 
     `segment` raises ServiceError; UndecodableBody and TooManyPoison (see `without_undecodable`);
     LostSegment or LogDamaged if objects of the folder are missing or damaged; CheckpointMismatch
@@ -76,7 +76,9 @@ class SlotTask:
         clock: Callable[[], float] = time.monotonic,
         sleep: Callable[[float], None] = time.sleep,
     ) -> None:
-        """is_repeated: Spark has reported an earlier attempt. lose: failOnDataLoss is false."""
+        """is_repeated: Spark says that this is not the first attempt. lose: failOnDataLoss is
+        false.
+        """
         self._config = config
         self._plan = plan
         self._slot = slot
@@ -89,8 +91,9 @@ class SlotTask:
         self._attempt = uuid.uuid4().hex
 
     def segment(self) -> SlotSegment:
-        """Return the segment of this slot after its deletes are answered. The segment never
-        changes."""
+        """Return the segment of this slot after every delete has a final answer. The segment never
+        changes.
+        """
         return self._given()[0]
 
     def rows(self) -> LoggedRows:
@@ -116,7 +119,7 @@ class SlotTask:
         else:
             segment, size = found
         if segment.header.tombstone:
-            self.is_lost()  # an outdated driver may have put the tombstone into a cleaned plan
+            self.is_lost()  # a driver that is fenced may have put the tombstone into a cleaned plan
             return self._nothing(segment)
         done = self._folder.settled(self._plan, self._slot)
         if done is None:
@@ -126,7 +129,7 @@ class SlotTask:
         if done is not None:
             return segment, rows
         answered = self._settled(segment, size, leased.copies if leased else ())
-        if leased is not None:  # deletes may take a large part of the time
+        if leased is not None:  # the deletes may take much of the task's time
             counts = replace(answered.counts, took_cs=self._since_cs(began))
             answered = replace(answered, counts=counts)
         self._folder.put_settled(self._plan, self._slot, answered)
@@ -137,11 +140,11 @@ class SlotTask:
 
     @property
     def _leaves_mark(self) -> bool:
-        """True if this attempt must leave a mark before it dequeues.
+        """Return True if this attempt must leave a mark before it dequeues messages.
 
         If an attempt is killed, its messages stay leased for a while, and an availableNow run must
-        wait for them. A second job or a retried stage numbers its attempts from 0 again, so the
-        number does not show an earlier attempt. So in an availableNow run every attempt leaves a
+        wait for these messages. A second job or a retried stage numbers its attempts from 0 again,
+        so attempt 0 need not be the first attempt. So in an availableNow run every attempt leaves a
         mark.
         """
         leases = self._plan.slots[self._slot].again is None
@@ -153,7 +156,7 @@ class SlotTask:
     def _found(self) -> tuple[SlotSegment, int] | None:
         """Return the segment of this slot, or None if no segment was put.
 
-        A repeated attempt waits a moment for the put of an earlier attempt.
+        If this is not the first attempt, waits a moment for the segment of an earlier attempt.
         """
         until = self._clock() + (_LATER_ATTEMPT_WAITS_S if self._is_repeated else 0.0)
         while True:
@@ -163,10 +166,10 @@ class SlotTask:
             self._sleep(_LOOK_AGAIN_S)
 
     def is_lost(self) -> bool:
-        """Return True if the plan is closed or removed, so that no segment may be put.
+        """Return True if the plan is closed or removed. A segment must not be put into such a plan.
 
-        Called if no segment exists, before anything is leased. Unless `lose` is set, raises
-        LostSegment in place of returning True.
+        Called if no segment exists, before a message is leased. Raises LostSegment in place of
+        returning True, unless `lose` is set.
         """
         plan = self._plan
         is_over = plan.number <= self._folder.floor()
@@ -179,7 +182,7 @@ class SlotTask:
         return True
 
     def check_floor(self) -> None:
-        """Raise LostSegment if the plan is being removed, so that its rows are not kept any more.
+        """Raise LostSegment if the plan is being removed. The rows of such a plan are not kept.
 
         Called before the first delete.
         """
@@ -187,7 +190,8 @@ class SlotTask:
             raise removed_under_task(self._folder.where, self._plan.number)
 
     def _check_held(self, segment: SlotSegment) -> None:
-        """Check the queues of the messages before the first delete.
+        """Raise an error if the query does not read the queue of a message in this segment. Called
+        before the first delete.
 
         A slot that retries messages has nothing to delete.
         """
@@ -203,8 +207,8 @@ class SlotTask:
     def _put(self) -> tuple[SlotSegment, int, Leased | None]:
         """Put the segment of this slot.
 
-        Returns the stored segment, its size in bytes, and the leased messages. The last value is
-        None if another attempt put the stored segment.
+        Returns the stored segment, its size in bytes, and the leased messages. In place of the
+        leased messages, returns None if another attempt put the segment.
         """
         plan = self._plan
         if plan.slots[self._slot].again is not None:
@@ -222,11 +226,11 @@ class SlotTask:
 
     @property
     def decides_as_planned(self) -> bool:
-        """Return False if a restart has changed the options that control how bodies are decoded.
+        """Return False if options that control decoding have changed since the plan was made.
 
-        An earlier attempt may have dead-lettered a body that would have a row under the new
-        options. So this attempt leases no messages, and the next plan reads the messages with the
-        new options.
+        An earlier attempt may have dead-lettered a body that would have a row with the new options.
+        So this attempt leases no messages, and the next plan reads the messages with the new
+        options.
         """
         return self._plan.reading == Reading.of(self._config).options
 
@@ -254,18 +258,18 @@ class SlotTask:
         segment, size = self._folder.first_segment(plan, self._slot)
         if (
             segment.header.attempt == self._attempt
-        ):  # the put was retried, and the retry was refused
+        ):  # the first try worked, and its retry was refused
             return segment, size, leased
         self.give_up(leased, segment)
         return segment, size, None
 
     def give_up(self, leased: Leased, winner: SlotSegment) -> None:
-        """Delete messages that are in the segment of a faster attempt, and release the other
-        messages.
+        """Delete leased messages that are in the segment of a faster attempt, and release the other
+        leased messages.
 
         winner: segment of the faster attempt. The receipts in this segment are stale, since the
-        current attempt leased the messages later. A message is also released if the message was
-        updated after the faster attempt leased it, or if its text is damaged.
+        current attempt leased the messages later. A message is also released if its text was
+        updated after the faster attempt leased the message, or if its text is damaged.
         """
         stand = {message.key: message.text for message, _ in winner.received if message.is_whole}
         twice, rest = list[Lease](), list(leased.copies)
@@ -309,7 +313,7 @@ def _until(received: tuple[Received, ...]) -> int:
 
 
 def _least(times: Iterable[int]) -> int | None:
-    """Return the earliest of these times in seconds, or None if there is no time."""
+    """Return the earliest of these times in seconds, or None if `times` is empty."""
     return min((time // 1_000_000 for time in times if time != UNKNOWN_TIME), default=None)
 
 
@@ -324,7 +328,7 @@ def segment_again(
 ) -> SlotSegment:
     """Return the segment of a slot that retries messages.
 
-    Every attempt returns the same segment, except for the header's field `attempt`. Raises
+    The segment is the same for every attempt, except for the header's field `attempt`. Raises
     ServiceError, LogDamaged; also LostSegment if the stored messages were removed, unless `lose` is
     set.
     """

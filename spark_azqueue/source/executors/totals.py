@@ -24,17 +24,18 @@ from .plan import Plan
 log = logging.getLogger(__name__)
 
 _CLOCKS_DIFFER_S = 60.0
-"""Maximum expected difference in seconds between the clocks of the store and of this machine."""
+"""Maximum expected difference between the clocks of the store and of this machine, in seconds."""
 
 _PLANS_WITHOUT_TASKS = 2
-"""Number of consecutive plans without a task after which the user is warned."""
+"""The user is warned after this many consecutive plans for which no task ran."""
 
 
 class Drained:
-    """Test that an availableNow run has read everything.
+    """Decides whether an availableNow run has read everything.
 
-    The test waits for messages that killed tasks have leased. Used by one thread. The state is not
-    kept over a restart: a replayed plan counts as a plan with killed tasks.
+    The run does not end while messages that killed tasks have leased may be invisible. Used by one
+    thread. The state is lost at a restart: a plan that is replayed counts as a plan with killed
+    tasks.
     """
 
     def __init__(
@@ -51,12 +52,14 @@ class Drained:
         self._wait = HiddenWait(monitor, sleep)
         self._hidden_until = 0.0
         self._without_tasks = 0  # consecutive plans for which no task ran
-        self._expired_at = 0.0  # when all messages skipped near expiry have expired
+        self._expired_at = (
+            0.0  # time when all messages that were skipped near their expiry have expired
+        )
 
     def may_hide(self, plan: Plan) -> None:
-        """Assume that tasks of this plan were killed while they leased messages.
+        """Assume that tasks of this plan were killed before their leases ended.
 
-        Such messages return when their leases end.
+        The messages become visible when the leases end.
         """
         self._hides_for(plan.lease_s)
 
@@ -66,11 +69,12 @@ class Drained:
     def found(
         self, objects: Mapping[PlanId, Iterable[str]], times: Mapping[int, float], lease_s: int
     ) -> None:
-        """Assume that tasks of a run that has just ended were killed.
+        """Assume that tasks of the newest plans of an earlier run were killed before their leases
+        ended.
 
-        objects: for each plan, the names of its objects when the query started. times: when each
-        plan was stored, by the number of the plan. lease_s: the longest lease of these tasks in
-        seconds.
+        objects: for each plan, the names of its objects when the query started. times: time at
+        which each plan was stored, in seconds since 1970, by the number of the plan. lease_s:
+        longest lease of these tasks, in seconds.
         """
         since = self._now() - lease_s - _CLOCKS_DIFFER_S
         for plan, listed in objects.items():
@@ -82,8 +86,8 @@ class Drained:
     ) -> None:
         """Record that a plan is closed.
 
-        marks: attempt marks of the plan's tasks. ends: the run should end when everything is read.
-        Raises NotDrained if such a run would never end.
+        marks: attempt marks of the plan's tasks. ends: the run is an availableNow run, which ends
+        when everything is read. Raises NotDrained if the run would never end.
         """
         settled = closed.settled
         if any(each.counts.skipped_near_expiry for each in settled):
@@ -106,14 +110,14 @@ class Drained:
 
     @property
     def hidden_for(self) -> int:
-        """Seconds for which messages of killed tasks may still be leased."""
+        """Number of seconds for which messages of killed tasks may still be leased."""
         return math.ceil(max(0.0, self._hidden_until - self._clock()))
 
     def is_over(self) -> bool:
-        """Return True if killed tasks have no leased messages left in the queues of the query.
+        """Return True if all leases of killed tasks have ended.
 
-        If messages may still be leased, wait a moment and return False. Raises NotDrained if the
-        wait would take too long.
+        If a lease may not have ended, wait a moment and return False. Raises NotDrained if the wait
+        would take too long.
         """
         left = self._hidden_until - self._clock()
         if left <= 0:
@@ -133,12 +137,12 @@ class Totals:
         self._expires: int | None = None
         self._oldest: int | None = None
         self.is_idle = False
-        """True if the last pass over the queues found no message."""
+        """True if the last peek at all queues found no message."""
 
     def on_plan_closed(self, settled: Sequence[SlotReport], evicted: int) -> None:
-        """Add the counts of the slots that had a task, in a closed plan.
+        """Add the counts of a closed plan. settled: reports of the slots for which a task ran.
 
-        evicted: number of known messages that were dropped.
+        evicted: number of known messages that were evicted.
         """
         self.given(settled)
         self.leased(settled, evicted)
@@ -176,8 +180,8 @@ class Totals:
     ) -> Report:
         """Return the report of the run.
 
-        plans: plans in the folder, or None before the folder is open. size: bytes of the folder.
-        set_aside: number of messages that were copied to poison queues because their batches
+        plans: plans in the folder, or None before the folder is open. size: size of the folder in
+        bytes. set_aside: number of messages that were copied to poison queues because their batches
         failed.
         """
         state = None

@@ -1,8 +1,8 @@
 """The service's approximate message count of each queue, and the age of its first visible message.
 
-Metrics use recent counts, which are refreshed seldom. If a count fails, the queue's metric is left
-out. A failed count raises no error and does not delay the stream. At its end, an availableNow run
-counts once more to find out if the queues are empty.
+Metrics use recent counts, which are refreshed seldom. If the count of a queue fails, the metric of
+this queue is left out. A failed count raises no error and does not delay the stream. At its end, an
+availableNow run counts once more to find out whether the queues are empty.
 """
 
 from __future__ import annotations
@@ -21,19 +21,20 @@ from spark_azqueue.service.queues.client import InFlight, QueueClient
 log = logging.getLogger(__name__)
 
 BUSY_PAUSE_S = 10.0
-"""Pause between two counts while messages arrive."""
+"""Seconds between two counts while messages arrive."""
 
 IDLE_PAUSE_S = 300.0
-"""Pause between two counts while no messages arrive, so that idle queues cause few requests."""
+"""Seconds between two counts while no messages arrive, so that idle queues cause few requests."""
 
 PAUSE_PER_QUEUE_S = 0.1
-"""Shortest pause between two counts, per queue. So the counts need at most 10 requests/s."""
+"""Shortest pause between two counts, in seconds for each queue. So the counts need at most 10
+requests/s."""
 
 HEADS_PAUSE_S = 60.0
-"""Pause between two peeks at the first messages while messages arrive."""
+"""Seconds between two peeks at the first messages while messages arrive."""
 
 PATIENCE_S = 1.0
-"""Longest wait for the answers to a count. Spark waits during this time."""
+"""Longest wait for the answers to a count, in seconds. Spark waits during this time."""
 
 
 class Backlog:
@@ -58,17 +59,17 @@ class Backlog:
         self._client = client
         self._queues = tuple(queues)
         self._denied: set[QueueRef] = set()
-        self._blind: set[QueueRef] = set()  # without permission to peek
+        self._blind: set[QueueRef] = set()  # queues that the credential may not peek at
         self._may_lack = may_lack
-        self._lacking: dict[QueueRef, float] = {}  # until when a missing queue is skipped
+        self._lacking: dict[QueueRef, float] = {}  # time until which a missing queue is skipped
         self._peeks = peeks
         self._patience_s = patience_s
         self._looked_at: float | None = None
         self.errors: dict[QueueRef, Exception] = {}
         """Error of each queue whose last count or peek failed."""
         self.visible: dict[str, int] = {}
-        """Number of visible messages by queue, at the last peek. A queue is left out if the peek
-        returned as many messages as were requested, because the queue may have more."""
+        """Number of visible messages at the last peek, by queue. A queue is left out if the peek
+        returned as many messages as were requested, because the queue may have more messages."""
         self.expires: dict[str, int] = {}
         """Seconds until the earliest expiry of a peeked message, by queue. A queue whose messages
         do not expire is left out."""
@@ -76,8 +77,8 @@ class Backlog:
         """Age of each queue's first visible message at the last peek, in seconds by the service's
         clock. A queue without visible messages is left out."""
         self.seen: set[str] = set()
-        """Names of queues whose last peek either showed the age of the first message, or returned
-        no message."""
+        """Names of the queues whose last peek succeeded and showed the first message's age, or that
+        there is no visible message."""
         self._clock = clock
         self._known: dict[str, int] = {}
         self._asked_at: float | None = None
@@ -93,8 +94,8 @@ class Backlog:
         If a count is due, this method sends one request per queue. A queue is left out if its
         answer does not arrive in time, or if the credential may not count its messages.
 
-        idle: True if the last pass found no message. The queues are then counted once more soon,
-        and every 300 s after this count.
+        idle: True if the last pass over the queues found no message. In this case the queues are
+        counted once more soon, and every 300 s after this count.
         """
         now = self._clock()
         pause = max(BUSY_PAUSE_S, PAUSE_PER_QUEUE_S * len(self._queues))
@@ -120,7 +121,7 @@ class Backlog:
         return self.newest(idle=False)
 
     def ask_again(self) -> None:
-        """From now on, also ask the queues again for which the credential lacked permission."""
+        """From now on, also send requests to queues for which the credential lacked permission."""
         self._denied.clear()
         self._blind.clear()
 
@@ -197,7 +198,8 @@ _A_MINUTE_S = 60.0
 
 
 class Isolation:
-    """Finds messages that a transaction may have abandoned, and logs how many were skipped.
+    """Finds messages that a transaction may have abandoned, and logs the number of such messages
+    that were skipped.
 
     Used by one thread. clock: returns the time in seconds.
     """
@@ -211,15 +213,16 @@ class Isolation:
         """Time, by `clock`, at which all skipped messages have expired."""
 
     def may_be_abandoned(self, message: Message, answered_at: int | None) -> bool:
-        """True if a transaction may have abandoned the message, so that it gets no row.
+        """Return True if a transaction may have abandoned the message. Such a message gets no row.
 
-        answered_at: the `Date` header of the answer with the message, in microseconds since 1970.
-        If this time or the message's expiry is unknown, the result is False.
+        answered_at: `Date` header of the answer that contained the message, in microseconds since
+        1970. If this time or the message's expiry is unknown, the result is False.
         """
         return self._is_on and message.is_in_its_last(answered_at)
 
     def left(self, count: int) -> None:
-        """Count messages that were skipped near expiry. Logs a warning, at most once a minute."""
+        """Count messages that were skipped near their expiry. Logs a warning, at most once a
+        minute."""
         if not count:
             return
         self._left += count

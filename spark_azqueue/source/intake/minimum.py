@@ -1,9 +1,9 @@
-"""Delay of a batch until enough messages wait, or until one message must not wait longer.
+"""Delays a batch until enough messages wait, or until a message must not wait longer.
 
 This module implements `minMessagesPerTrigger` and `maxTriggerDelay`. No message is leased during
 the delay: the service's counts show how many messages wait. When a count changes, a peek shows the
-age and the expiry of the first messages. So the delay of a message counts from its insertion, even
-if the query is restarted.
+age and the expiry of the first messages. So the delay of a message is measured from its insertion,
+even if the query is restarted.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ BEFORE_EXPIRY_S = 30.0
 """A batch begins this many seconds before a waiting message expires."""
 
 _LOOK_AGAIN_S = 60.0
-"""Pause between two peeks at a queue whose messages are all invisible."""
+"""Seconds between two peeks at a queue whose messages are all invisible."""
 
 
 class _Seen(NamedTuple):
@@ -40,8 +40,8 @@ class _Seen(NamedTuple):
 
     messages: the queue's message count at the time of the peek. at: local time of the peek.
 
-    due: local time at which a batch must begin, because a message will have waited for long enough
-    or will expire soon. None if unknown.
+    due: local time at which a batch must begin, because at this time a message has waited long
+    enough or is about to expire. None if unknown.
     """
 
     messages: int
@@ -50,7 +50,7 @@ class _Seen(NamedTuple):
 
 
 class MinimumBatch:
-    """Decides if enough messages wait for a batch. Used by one thread.
+    """Decides whether enough messages wait for a batch. Used by one thread.
 
     The service's counts are approximate and include invisible messages.
     """
@@ -66,10 +66,10 @@ class MinimumBatch:
     ) -> None:
         """Store the arguments; nothing is sent.
 
-        vanished: called for a queue that does not exist; returns True to continue with the other
-        queues. held: returns the number of messages that this process has leased for earlier
-        batches. isolation: finds messages that get no row. No batch begins because of such a
-        message.
+        vanished: called for a queue that does not exist; returns True if the other queues may still
+        be read. held: returns the number of messages that this process has leased for earlier
+        batches. isolation: finds messages that a transaction may have abandoned. No batch begins
+        because of such a message.
         """
         self._least = config.min_messages
         self._longest_s = config.max_trigger_delay
@@ -80,10 +80,10 @@ class MinimumBatch:
         self._isolation = isolation
         self._clock = clock
         self._pace = Pace()
-        self._since: float | None = None  # when a waiting message was first seen
+        self._since: float | None = None  # time when a waiting message was first seen
         self._seen: dict[QueueRef, _Seen] = {}
-        self._blind: set[QueueRef] = set()  # without permission to peek
-        self._left = 0  # messages of the newest count that are in no batch
+        self._blind: set[QueueRef] = set()  # queues that the credential may not peek at
+        self._left = 0  # number of messages of the newest count that are in no batch
 
     def stop(self) -> None:
         """From now on, let a batch begin with any number of messages.
@@ -98,7 +98,8 @@ class MinimumBatch:
         self._least = None
 
     def seconds_until_due(self) -> float:
-        """Seconds until the queues may be counted again; 0 for now."""
+        """Return the seconds until the queues may be counted again; 0 if they may be counted
+        now."""
         return max(0.0, self._pace.not_before - self._clock()) if self._least else 0.0
 
     def has_enough(self, queues: Sequence[QueueRef]) -> bool:
@@ -108,7 +109,7 @@ class MinimumBatch:
         """
         if not self._least:
             return True
-        held = self._held()  # before the count, so a message deleted in between counts as held
+        held = self._held()  # before the count, so that a message deleted in between counts as held
         counts = self._count(queues)
         more = sum(counts.values()) - held
         waiting = self._left = max(0, more)
@@ -139,7 +140,7 @@ class MinimumBatch:
 
     @property
     def has_enough_left(self) -> bool:
-        """True if the last count was enough for one more batch."""
+        """Return True if the last count was enough for one more batch."""
         return not self._least or self._left >= self._least
 
     def _begin(self) -> bool:
@@ -148,7 +149,8 @@ class MinimumBatch:
 
     @property
     def _due(self) -> float:
-        """Time at which a batch must begin with any number of messages; `inf` if none wait."""
+        """Return the time at which a batch must begin with any number of messages; `inf` if no
+        message waits."""
         seen = (each.due for each in self._seen.values() if each.due is not None)
         since = math.inf if self._since is None else self._since
         return min(since + self._longest_s, *seen, math.inf)

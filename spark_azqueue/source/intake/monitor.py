@@ -1,7 +1,6 @@
-"""Monitor of the queues before a batch: which queues to read, and when a batch may begin.
+"""Monitors the queues before a batch: decides which queues to read, and when a batch may begin.
 
-The monitor works with leases on the driver and with leaseOn=executors. This module leases no
-messages.
+Used with leaseOn=driver and with leaseOn=executors. This module leases no messages.
 """
 
 from __future__ import annotations
@@ -23,22 +22,22 @@ _CHECKS = 8
 """Maximum number of queues that are checked at once."""
 
 _NAP_AT_MOST_S = 0.25
-"""Longest sleep in an idle `latestOffset`. The sleep is short because a query calls its sources one
-after the other."""
+"""Longest sleep, in seconds, in `latestOffset` without messages. The sleep is short because a query
+calls its sources one after the other."""
 
 
 class Reads(Protocol):
-    """Reader of messages from the queues."""
+    """Reader of messages from queues, to which the monitor passes the list of queues."""
 
     def read_from(self, queues: Sequence[QueueRef]) -> None:
         """From now on, read these queues."""
 
     def seconds_until_due(self) -> float:
-        """Seconds until the first queue is due; 0 if a queue is due now."""
+        """Return the seconds until the first queue is due; 0 if a queue is due now."""
 
 
 class Counted(NamedTuple):
-    """Numbers of messages by queue. heads: age in seconds of each queue's first visible message."""
+    """Number of messages by queue. heads: age of each queue's first visible message in seconds."""
 
     backlog: Mapping[str, int]
     poison: Mapping[str, int]
@@ -91,13 +90,13 @@ class QueueMonitor:
         return at
 
     def limit(self) -> None:
-        """Limit the run to the messages that exist now. After these messages, the run ends."""
+        """Limit the run to the messages that exist now. The run ends when they are read."""
         self.is_limited = True
         self.minimum.stop()
 
     @property
     def is_look_due(self) -> bool:
-        """True if it is time to search for added and removed queues."""
+        """Return True if it is time to search for added and removed queues."""
         return self._queues.seconds_until_due() == 0 and not self.is_limited
 
     def look(self) -> None:
@@ -106,13 +105,14 @@ class QueueMonitor:
             self._use_queues()
 
     def may_begin(self, *, is_last: bool = False) -> bool:
-        """True if a batch may begin. Otherwise sleep for up to 0.25 s and return False.
+        """Return True if a batch may begin. Otherwise sleep for up to 0.25 s and return False.
 
-        A batch may not begin if no queue is due, because all queues were empty lately. A batch may
-        also not begin if too few messages wait (see `MinimumBatch`). Raises ServiceError.
+        A batch may not begin while no queue is due: all queues were empty when they were last
+        asked. A batch may also not begin while too few messages wait (see `MinimumBatch`). Raises
+        ServiceError.
 
         is_last: True if the run may end after this batch, so that any number of messages is enough.
-        (Spark 4.0 and 4.1 do not inform the source of an availableNow run.)
+        (Spark 4.0 and 4.1 do not tell the source that a run is an availableNow run.)
         """
         assert self._reader
         pause = self._reader.seconds_until_due()
@@ -123,9 +123,9 @@ class QueueMonitor:
         return pause <= _NAP_AT_MOST_S and (is_last or self.minimum.has_enough(self.queues))
 
     def counted(self, *, idle: bool) -> Counted:
-        """Return recent counts of the service, which are seldom refreshed.
+        """Return recent counts by the service, which are refreshed seldom.
 
-        They are empty before `open`.
+        The counts are empty before `open`.
         """
         if not self.is_open:
             return Counted({}, {}, {})

@@ -1,8 +1,8 @@
-"""Polling: how often each queue is asked, and which queue is asked next.
+"""Polling: decides how often each queue is asked for messages, and which queue is asked next.
 
 A queue with a backlog gets many parallel requests, and an empty queue gets few. Queues with a
 backlog get equal shares. With queuePriority=strict, the first queue with a backlog gets all
-requests. The functions of this module get the time as an argument.
+requests. This module reads no clock: its functions get the time as an argument.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ FIRST_PAUSE_S = 0.1
 """Pause of a queue, in seconds, after the first pass that found no message in the queue."""
 
 _PAUSE_PER_IDLE_S = 0.2
-"""Later pauses are this share of the time for which the queue has been idle, at most
+"""Later pauses are this fraction of the time for which the queue has been idle, but at most
 `maxPollInterval`."""
 
 
@@ -31,7 +31,8 @@ _PAUSE_PER_IDLE_S = 0.2
 class Pace:
     """Pace of one queue.
 
-    width: number of requests at once. not_before: time before which the queue is not asked again.
+    width: maximum number of requests in flight. not_before: time before which the queue is not
+    asked again.
 
     idle_since: time since which no pass found a message in the queue; None if the last pass found
     messages.
@@ -42,17 +43,19 @@ class Pace:
     not_before: float = 0.0
 
     def is_due(self, now: float) -> bool:
-        """True if the queue may be asked now."""
+        """Return True if the queue may be asked now."""
         return self.not_before <= now
 
     def page(self, *, asked: int, got: int, widest: int) -> Pace:
-        """Return the pace after a page: twice the width if the page was full, else a width of 1."""
+        """Return the pace after a page: the width is doubled if the page was full, else the width
+        is 1."""
         if got >= asked > 0:
             return Pace(min(self.width * 2, widest), None, self.not_before)
         return Pace(1, None if got else self.idle_since, self.not_before)
 
     def rest(self, *, found: bool, now: float, longest_s: float) -> Pace:
-        """Return the pace after a pass: due at once, or after a longer pause if no message came."""
+        """Return the pace after a pass. The queue is due at once, or after a longer pause if no
+        message was found."""
         if found:
             return Pace(self.width, None, now)
         since = now if self.idle_since is None else self.idle_since
@@ -63,10 +66,10 @@ class Pace:
 def in_turn(queues: Sequence[QueueRef], number: int, at_once: int) -> list[QueueRef]:
     """Return the order of queues for a process whose first batch is `number`, counted from 1.
 
-    A process may run for only one batch, so the number of the first batch chooses the first queue.
-    A batch reads at least `at_once` queues. So the first queue of each batch is about `at_once`
-    places after the first queue of the batch before. With N queues, each queue is first once in N
-    batches.
+    A process may run for only one batch, so the number of its first batch determines the first
+    queue. A batch reads at least `at_once` queues. So the first queue of a batch is about `at_once`
+    places after the first queue of the previous batch. With N queues, each queue is the first queue
+    once in N batches.
     """
     if not queues:
         return []
@@ -77,7 +80,7 @@ def in_turn(queues: Sequence[QueueRef], number: int, at_once: int) -> list[Queue
 
 
 class Turns(Protocol):
-    """Order of queues: which queues a pass asks, and which queue is next.
+    """Order of queues: decides which queues a pass asks, and which queue is next.
 
     A subclass may ignore the calls of `begin`, `asked` and `answered`.
     """
@@ -85,7 +88,7 @@ class Turns(Protocol):
     def begin(self, number: int, at_once: int) -> None:
         """Record that batch `number` of at least `at_once` pages begins.
 
-        The first call, before any queue is asked, chooses the first queue.
+        The first call is made before any queue is asked, and determines the first queue.
         """
         return
 
@@ -105,7 +108,8 @@ class Turns(Protocol):
         """
 
     def ends(self, *, asked: int, got: int) -> bool:
-        """True if a page of `got` messages ends its queue's turn. asked: number requested."""
+        """Return True if a page of `got` messages ends its queue's turn. asked: number of messages
+        requested."""
 
     def width_at_most(self, parallelism: int) -> int:
         """Return the maximum number of parallel requests of one queue."""
@@ -127,11 +131,12 @@ def turns(priority: QueuePriority, queues: Sequence[QueueRef], most_credit: int)
 
 
 class StrictTurns(Turns):
-    """Turns by priority: the first queue is read until it is empty, then the second, and so on.
+    """Turns by priority: the first queue is read until it is empty, then the second queue, and so
+    on.
 
     Only an empty page shows that a queue is empty; a page that is not full does not. A pass asks
-    all queues up to the last due queue, even queues that are not due. So no queue is passed over
-    during its pause.
+    all queues up to the last due queue, even queues that are not due. So a queue keeps its priority
+    even during its pause.
     """
 
     def __init__(self, queues: Sequence[QueueRef]) -> None:
@@ -155,7 +160,7 @@ class StrictTurns(Turns):
         return sorted(open_queues, key=self._queues.index)[:1]
 
     def ends(self, *, asked: int, got: int) -> bool:
-        """True for an empty page."""
+        """Return True for an empty page."""
         return got == 0
 
     def width_at_most(self, parallelism: int) -> int:
@@ -167,30 +172,30 @@ class FairTurns:
     """Fair turns: queues with a backlog deliver equal numbers of messages.
 
     Each queue has a mark: the number of messages that were requested from the queue. The queue with
-    the lowest mark is next. A queue that ran short resumes at the mark of the other queues, so that
+    the lowest mark is next. A queue that was empty resumes at the mark of the other queues, so that
     idle time earns no credit. (This is start-time fair queueing: Goyal, Vin, Cheng, SIGCOMM 1996.)
-    Marks are lost at a restart. The number of the first batch then chooses the first queue.
+    Marks are lost at a restart, and the number of the first batch determines the first queue.
 
-    most_credit: number of messages that a queue may fall behind and still catch up.
+    most_credit: number of messages by which a queue may fall behind and still catch up.
     """
 
     def __init__(self, queues: Sequence[QueueRef], most_credit: int) -> None:
-        self._marks = dict.fromkeys(queues, 0)  # the queue asked longest ago is first
+        self._marks = dict.fromkeys(queues, 0)  # the queue that was asked longest ago is first
         self._short: set[QueueRef] = set()
         self._most_credit = most_credit
         self._level = 0  # the highest mark at which a request has begun
         self._has_begun = False
 
     def begin(self, number: int, at_once: int) -> None:
-        """If no queue was asked yet, set the order of `in_turn`."""
+        """If no queue was asked yet, use the order of `in_turn`."""
         if not self._has_begun:
             self._marks = dict.fromkeys(in_turn([*self._marks], number, at_once), 0)
 
     def read_from(self, queues: Sequence[QueueRef]) -> None:
         """From now on, read these queues.
 
-        A queue that was read before keeps its mark. An added queue begins at the level of the
-        others.
+        A queue that was read before keeps its mark. An added queue begins at the mark of the other
+        queues.
         """
         if not self._has_begun:
             self._marks = dict.fromkeys(queues, 0)
@@ -210,17 +215,17 @@ class FairTurns:
         return list(open_queues)
 
     def ends(self, *, asked: int, got: int) -> bool:
-        """True for a page that is not full."""
+        """Return True for a page that is not full."""
         return got < asked
 
     def width_at_most(self, parallelism: int) -> int:
-        """Return an equal share of the requests, at least 1."""
+        """Return an equal share of the parallel requests, at least 1."""
         return max(1, parallelism // max(1, len(self._marks)))
 
     def next(self, queues: Iterable[QueueRef]) -> QueueRef:
         """Return the queue with the lowest mark.
 
-        If marks are equal, the queue asked longest ago.
+        If marks are equal, returns the queue that was asked longest ago.
         """
         wanted = set(queues)
         return min((queue for queue in self._marks if queue in wanted), key=self._mark)
@@ -237,7 +242,7 @@ class FairTurns:
     def answered(self, queue: QueueRef, *, asked: int, got: int) -> None:
         """Record that a request for `asked` messages of this queue returned `got` messages."""
         if queue not in self._marks:
-            return  # the queue is no longer read
+            return  # this queue is not read any more
         self._marks[queue] -= asked - got
         if got < asked:
             self._short.add(queue)
@@ -248,7 +253,8 @@ class FairTurns:
 
 
 ENOUGH_NEWER = 1_024
-"""A queue counts as read after this many later or repeated messages in a row (see `Cutoff`)."""
+"""A queue counts as completely read after this many later or repeated messages in a row (see
+`Cutoff`)."""
 
 NEWER_AT_MOST = 32_768
 """A pass over a queue ends after this many later or repeated messages, even if the run waits for a
@@ -261,11 +267,12 @@ MB."""
 
 
 class Cutoff:
-    """Limit of an availableNow run: which messages it delivers, and when a queue counts as read.
+    """Limit of an availableNow run: decides which messages it delivers, and when a queue is
+    completely read.
 
-    A message is later if it was inserted after the run began. A message is repeated if it was
-    received before in the same pass, because its lease ended during the pass. Each queue has its
-    own counts of such messages.
+    A *later* message was inserted after the run began. A *repeated* message is received a second
+    time in the same pass, because its lease ended during the pass. Later and repeated messages are
+    counted for each queue.
 
     until: start of the run by the service's clock, in microseconds since 1970.
     """
@@ -273,13 +280,13 @@ class Cutoff:
     def __init__(self, until: int) -> None:
         self._until = until
         self._awaited: set[MessageKey] = set()
-        self._met: set[MessageKey] = set()  # wanted messages received in this pass
+        self._met: set[MessageKey] = set()  # messages received in this pass that are not later
         self._in_a_row: Counter[QueueRef] = Counter()
         self._not_new: Counter[QueueRef] = Counter()
         self._is_full = False
 
     def wants(self, message: Message) -> bool:
-        """True if the message was inserted before the run began, or in the same second."""
+        """Return True if the message was inserted before the run began, or in the same second."""
         key = message.key
         self._awaited.discard(key)
         older = message.insertion_time <= self._until
@@ -293,15 +300,15 @@ class Cutoff:
 
     @property
     def awaited(self) -> frozenset[MessageKey]:
-        """Keys of messages that this run released and did not receive again yet."""
+        """Keys of messages that this run has released and has not received again yet."""
         return frozenset(self._awaited)
 
     def released(self, keys: Iterable[MessageKey]) -> None:
-        """Record that this run released messages, so that the run has to read them again."""
+        """Record that this run has released messages and has to read them again."""
         self._awaited.update(keys)
 
     def is_full(self, handed_out: int) -> bool:
-        """True if the run must end early, because it tracks too many delivered messages.
+        """Return True if the run must end early, because it tracks too many delivered messages.
 
         handed_out: number of delivered messages whose delete the service has not confirmed.
         """
@@ -321,7 +328,8 @@ class Cutoff:
         self._not_new.clear()
 
     def read(self, queue: QueueRef) -> bool:
-        """True if the pass over this queue may end before a page is empty."""
+        """Return True if the pass over this queue may end, although the queue has returned no empty
+        page."""
         if self._not_new[queue] >= NEWER_AT_MOST:
             return True
         if self._in_a_row[queue] < ENOUGH_NEWER:

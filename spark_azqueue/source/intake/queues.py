@@ -20,7 +20,7 @@ from ..preflight import Submit, check_queues
 log = logging.getLogger(__name__)
 
 LOOK_AGAIN_S = 60.0
-"""Pause between two searches for added and removed queues."""
+"""Seconds between two searches for added and removed queues."""
 
 MOST_QUEUES = 1_000
 """Maximum number of queues of one query. Even an empty queue costs one request per
@@ -46,16 +46,17 @@ class Queues:
         self._submit = submit
         self._clock = clock
         self._look_at: float | None = None  # None if every queue is given by name
-        self._left_out: dict[QueueRef, str] = {}  # why a found queue cannot be used
+        self._left_out: dict[QueueRef, str] = {}  # the reason why a found queue cannot be used
         self.now: tuple[QueueRef, ...] = config.queues
-        """The queues that are read: first in the order of the option `queue`, then by name."""
+        """Queues that are read: first the queues given by name, in the order of the option `queue`,
+        then the found queues by name."""
 
     def open(self, *, poison_too: bool) -> datetime:
         """Find the queues and check each queue (see `check_queues`). Return the service's time.
 
         If no queue matches the patterns, this method only logs a warning, because a queue may be
-        created later. Raises QueueNotFound if a queue given by name is missing, and InvalidOption
-        if there are too many queues. Also raises AccessDenied or ServiceError.
+        created later. Raises QueueNotFound if a queue given by name is missing, InvalidOption if
+        there are too many queues, AccessDenied, and ServiceError.
         """
         if self._selection.patterns:
             self.now = self._found()
@@ -76,7 +77,8 @@ class Queues:
         return min(answered, default=datetime.now(timezone.utc))
 
     def seconds_until_due(self) -> float | None:
-        """Seconds until the next search for queues, 0 for now; None without patterns."""
+        """Return the seconds until the next search for queues; 0 if a search is due, None without
+        patterns."""
         return None if self._look_at is None else max(0.0, self._look_at - self._clock())
 
     def look_again(self) -> bool:
@@ -111,9 +113,10 @@ class Queues:
         return True
 
     def vanished(self, queue: QueueRef) -> bool:
-        """Return True if the lack of this queue is no error, because a pattern selected the queue.
+        """Return True if it is no error that this queue does not exist, because only a pattern
+        selected it.
 
-        If the result is True, the next search for queues is due at once. Thread-safe.
+        If so, the next search for queues is due at once. Thread-safe.
         """
         if not self._selection.comes_and_goes(queue):
             return False
@@ -135,7 +138,7 @@ class Queues:
     ) -> dict[QueueRef, datetime | AzQueueError]:
         """Call `check_queues`.
 
-        Leave out queues that match a pattern and were removed before the check.
+        Queues that match a pattern and were removed before the check are left out.
         """
         checked = check_queues(
             self._config, self._client, queues, self._submit, poison_too=poison_too

@@ -1,4 +1,4 @@
-"""Ages of messages at two times: when their batch is built, and when their batch is committed."""
+"""Ages of messages, measured when their batch is built and when their batch is committed."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from spark_azqueue.service.messages import UNKNOWN_TIME, Message
 class MessageAges:
     """Ages of messages by the service's clock, which has whole seconds. Thread-safe.
 
-    The ages are lost at a restart. Each run counts only the messages that the run delivered, and
-    the batches whose commit the run observed.
+    The ages are lost at a restart. A run counts only messages that it delivered, and batches whose
+    commit it observed.
     """
 
     def __init__(self, clock: Callable[[], float]) -> None:
@@ -26,15 +26,19 @@ class MessageAges:
         self._lock = threading.Lock()
 
     def service_is_ahead(self, seconds: float) -> None:
-        """Set the service's time minus the local time. No age is counted before this call."""
+        """Set the number of seconds by which the service's clock is ahead. No age is counted before
+        this call.
+        """
         self._ahead_s = seconds
 
     def delivered(self, batch: int, messages: Iterable[Message]) -> None:
-        """Record that these messages were put into this batch now, and count their ages."""
+        """Record that this batch was built now, and count the ages of its messages."""
         self._observe(DELIVERY, self.known(batch, messages))
 
     def known(self, batch: int, messages: Iterable[Message]) -> array[float]:
-        """Record the messages of a batch without counting ages. Return the insertion times."""
+        """Record the messages of a batch of an earlier run, without counting their ages. Return the
+        insertion times.
+        """
         times = (each.insertion_time for each in messages)
         with self._lock:
             found = self._inserted[batch] = array(
@@ -47,7 +51,7 @@ class MessageAges:
         self._observe(COMMIT, self.dropped(batch))
 
     def dropped(self, batch: int) -> array[float]:
-        """Stop tracking a batch. Return the insertion times of its messages."""
+        """Forget a batch. Return the insertion times of its messages."""
         with self._lock:
             return self._inserted.pop(batch, array("d"))
 

@@ -1,7 +1,7 @@
-"""The leases of a consumer, from the dequeue of a message to its delete or release.
+"""The leases of a consumer, from the dequeue of a message to the message's delete or release.
 
 `ledger.py` decides which requests are needed, and `worker.py` sends these requests. Two threads
-call this module: the query's thread and the prefetch's thread.
+call this module: Spark's thread, and the thread that reads the next batch in advance.
 """
 
 from __future__ import annotations
@@ -41,7 +41,9 @@ def removals_for(claim_check: ClaimCheck, make_workers: MakeWorkers) -> Removals
 
 
 class LeaseHolder:
-    """All messages that this consumer has leased, from dequeue to delete or release."""
+    """All messages that this consumer holds. A message is held from its dequeue to its delete or
+    release.
+    """
 
     def __init__(
         self,
@@ -52,16 +54,18 @@ class LeaseHolder:
     ) -> None:
         """Store the arguments; nothing is sent."""
         self._deletes = config.delete_on_commit
-        self._deleted: list[Lease] = []  # of a restored batch, while other deletes are retried
+        self._deleted: list[
+            Lease
+        ] = []  # deleted leases of a restored batch whose other deletes are retried
         self._clock = clock
-        self._since: dict[int, float] = {}  # by batch: when its first message was leased
+        self._since: dict[int, float] = {}  # by batch: time at which its first message was leased
         self.ages = MessageAges(clock)
         self._removals: Removals | None = None
         if config.claim_check:
             self._removals = removals_for(config.claim_check, make_workers)
         start_s = START_S if self._deletes else START_BY_USER_S
         self.lengths = LeaseLengths(config.visibility_timeout, start_s)
-        """Chooses the lengths of leases and renewals."""
+        """Chooses how long leases and renewals are."""
         self.worker = LeaseWorker(
             Ledger(),
             client,
@@ -76,9 +80,9 @@ class LeaseHolder:
 
     @property
     def locked_ledger(self) -> AbstractContextManager[Ledger]:
-        """The ledger, locked for the length of a `with` block.
+        """The ledger, locked during a `with` block.
 
-        Call only the ledger inside the block.
+        Inside the block, call only methods of the ledger.
 
         The lock is not reentrant: a call of the worker inside the block would deadlock.
         """
@@ -89,7 +93,7 @@ class LeaseHolder:
 
         Return True if the message is new, so that it gets a row.
 
-        If the message belongs to a committed batch, the message is deleted in the background.
+        If a committed batch already has the message, the message is deleted in the background.
         """
         with self.worker as ledger:
             fate = ledger.dequeued(message, lease, term)
@@ -106,8 +110,8 @@ class LeaseHolder:
     ) -> tuple[Lease, ...]:
         """Deliver these messages as a batch. Return their newest leases.
 
-        since: time at which the batch's first message was leased. blobs: name of the blob with the
-        body, for each message that has such a blob.
+        since: time at which the first message of the batch was leased. blobs: for each message
+        whose body is in a blob, the name of the blob.
         """
         self._since[batch] = since
         self.ages.delivered(batch, (message for message, _ in received))
@@ -115,19 +119,23 @@ class LeaseHolder:
             return tuple(ledger.hand_out(received, batch, blobs))
 
     def keep_witness(self, leases: Sequence[Lease]) -> Mapping[Lease, int]:
-        """Keep one receipt in a batch's offset valid.
+        """Keep the receipt of one of these leases valid. The leases will be in the offset of a
+        batch.
 
-        Return the fingerprints of the messages' texts.
+        Return the fingerprint of each message's text.
 
-        If the next process can delete a message with a receipt from the offset, the batch was never
-        replayed. So all rows of the batch were delivered (docs/decisions/0034).
+        If the next process can delete a message with a receipt from the offset, no process has
+        replayed the batch. This proves that all rows of the batch were delivered
+        (docs/decisions/0034).
         """
         with self.worker as ledger:
             ledger.keep_witness(leases)
             return ledger.texts(leases)
 
     def committed(self, batch: int) -> None:
-        """Record that a batch is committed. Begin its deletes, unless deleteOnCommit=false."""
+        """Record that a batch is committed. Begin to delete its messages, unless
+        deleteOnCommit=false.
+        """
         since = self._since.pop(batch, None)
         self.ages.committed(batch)
         with self.worker as ledger:
@@ -158,7 +166,7 @@ class LeaseHolder:
         self.worker.delete(leases)
 
     def wait(self, timeout_s: float) -> None:
-        """Wait for the deletes that are due or in flight.
+        """Wait until no delete is due or in flight.
 
         Raises the same errors as `LeaseWorker.wait`.
         """
@@ -167,14 +175,16 @@ class LeaseHolder:
             self._removals.wait(timeout_s)
 
     def release_batch(self, batch: int) -> None:
-        """Release the messages of a batch that will never be delivered (best effort)."""
+        """Release the messages of a batch that will never be delivered. Failures are ignored."""
         self.ages.dropped(batch)
         with self.worker as ledger:
             leases = ledger.release(batch)
         self.worker.release_later(leases)
 
     def release_waiting(self, more: Iterable[Lease]) -> None:
-        """Release `more` and all messages that are in no batch, within seconds. Never raises."""
+        """Release `more`, and all messages that are in no batch. Takes a few seconds at most. Never
+        raises.
+        """
         with self.worker as ledger:
             leases = [*ledger.release(WAITING), *more]
         try:
@@ -191,15 +201,15 @@ class LeaseHolder:
     def settle_restored(
         self, leases: Sequence[Lease], blobs: Mapping[Lease, str]
     ) -> frozenset[Lease]:
-        """Delete the messages of an earlier run's batch by these receipts alone.
+        """Delete the messages of a batch of an earlier run, using only these receipts.
 
-        Returns the deleted leases.
+        Returns the leases of the deleted messages.
 
-        blobs: name of the blob with the body, for each message that has such a blob.
+        blobs: for each message whose body is in a blob, the name of the blob.
 
-        Raises ServiceError if the service does not answer. The caller must then call this method
-        again before dequeuing. The leases that the next call returns include the messages that the
-        failed call deleted.
+        Raises ServiceError if the service does not answer. After this error, the caller must repeat
+        the call before any dequeue. The repeated call also returns the leases that the failed call
+        deleted.
         """
         gone = set(self._deleted)
         self.worker.delete_restored([each for each in leases if each not in gone], self._deleted)
@@ -214,7 +224,7 @@ class LeaseHolder:
     def restore_pending(self, pending: Iterable[PendingDelete], hidden_until: float) -> None:
         """Restore the pending deletes of messages whose rows an earlier run committed.
 
-        hidden_until: time at which the last lease of these messages ends.
+        hidden_until: latest time at which a lease of these messages may end.
         """
         with self.worker as ledger:
             ledger.hide_until(hidden_until)
@@ -224,14 +234,14 @@ class LeaseHolder:
     def restore(
         self, received: Sequence[Received], batch: int, ahead_s: float, hidden_s: float
     ) -> None:
-        """Restore the messages of a logged batch.
+        """Restore the messages of a batch from the log.
 
-        If such a message is dequeued again, no row is made.
+        If such a message is dequeued again, it gets no second row.
 
         Each lease is renewed after half of the lease's remaining time.
 
-        ahead_s: the service's time minus the local time. hidden_s: the longest time, from now, that
-        a lease of an earlier run can last.
+        ahead_s: the service's time minus the local time. hidden_s: maximum number of seconds, from
+        now, until every lease of an earlier run has ended.
         """
         self.ages.known(batch, (message for message, _ in received))
         now, length = self._clock(), self.lengths.visibility_s()
@@ -252,6 +262,6 @@ class LeaseHolder:
             self._removals.close()
 
     def _remove_blob(self, name: str) -> None:
-        """In the background, delete the blob of a deleted message."""
+        """Delete the blob of a deleted message in the background."""
         if self._removals:
             self._removals.begin(name)

@@ -1,6 +1,7 @@
-"""The state of each leased message: one state machine, in one file so that it can be checked.
+"""The state of each leased message: a state machine, in one file so that it can be verified.
 
-The ledger has every message that this process has leased, until the message is deleted or released.
+The ledger contains every message that this process has leased, until the message is deleted or
+released.
 
     unknown ──dequeued──► HELD ──its batch is committed──► COMMITTED ──deleted──► (forgotten)
        ▲                   │ │                                │ refused, or given up
@@ -10,18 +11,19 @@ The ledger has every message that this process has leased, until the message is 
 A copy is a message that is dequeued again. A copy of a HELD message has no row, but the ledger uses
 the copy's newer receipt. A copy of a COMMITTED or REMEMBERED message has no row, and is deleted
 with the newer receipt. If the copy has a different text, another client updated the message: the
-copy is a new message. A copy whose text was damaged in transit changes nothing. The answer to a
-request counts only if the request used the message's newest receipt. While a renewal is in flight,
-a delete or release (LEAVING) of the same message waits for the answer to the renewal.
+copy counts as a new message. A copy whose text was damaged in transit changes nothing. The answer
+to a request counts only if the request used the message's newest receipt. While the renewal of a
+message is in flight, the delete or release (LEAVING) of this message waits for the answer to the
+renewal.
 
-If a delete is refused after an attempt without an answer, this attempt has probably worked, and the
-message counts as deleted. But if the attempt never arrived, the message still exists and another
-consumer holds the message. So the ledger keeps the id of the message (PROBABLY_GONE: like
+If a first delete request got no answer and its retry is refused, the first request has probably
+worked, and the message counts as deleted. But if the first request never arrived, the message still
+exists and another consumer holds it. So the ledger keeps the id of the message (PROBABLY_GONE: like
 REMEMBERED, but only for the newest 10,000 messages). The message's blob is kept for the other
 consumer.
 
-After a restart, the new process restores pending deletes from the offset or the log. From a log,
-the new process also restores the messages of batches whose deletes have not begun.
+After a restart, the new process restores pending deletes from the offset or the log. A process with
+a log also restores the messages of batches whose deletes have not begun.
 
 This module has no clock, no thread and no lock.
 """
@@ -53,7 +55,7 @@ from .timing import Schedule, Term
 
 
 class Ledger:
-    """The states of messages. Each method records an event and changes the states."""
+    """The states of messages. A method records an event, and changes the states of messages."""
 
     def __init__(
         self,
@@ -61,16 +63,19 @@ class Ledger:
         doubt_at_most: int = DOUBT_AT_MOST,
         fingerprint: Callable[[str], int] = fingerprint,
     ) -> None:
-        """fingerprint: returns a hash of a message's text, the same hash in each process."""
+        """fingerprint: returns a hash of a message's text. The hash must be the same in every
+        process.
+        """
         self._fingerprint = fingerprint
         self._entries: dict[MessageKey, Entry] = {}
         self._by_batch: dict[int, dict[MessageKey, None]] = {}
         self._renewals = Schedule(self._is_expected)
         self._pending = PendingDeletes(remember_at_most, doubt_at_most)
-        self._handed_out: set[MessageKey] | None = None  # a set in an availableNow run
+        self._handed_out: set[MessageKey] | None = None  # None except in an availableNow run
         self.hidden_until = 0.0
-        """Latest time until which a released message, or a message with a pending delete, may be
-        invisible."""
+        """Time until which a released message, or a message with a pending delete, may be
+        invisible.
+        """
         self.counts = Counters()
         self.delivered_by_queue = CountsByQueue()
 
@@ -97,21 +102,24 @@ class Ledger:
 
     @property
     def known(self) -> int:
-        """Number of messages that are in a batch or have a pending delete: a copy has no row."""
+        """Number of messages that are in a batch or have a pending delete. A copy of such a message
+        gets no row.
+        """
         return len(self._entries) - len(self._by_batch.get(WAITING, ()))
 
     @property
     def held(self) -> int:
-        """Number of messages in the ledger, without unconfirmed deletes."""
+        """Number of messages in the ledger, except messages that `pending` returns."""
         return len(self._entries) - self.pending_count
 
     def state(self, lease: Lease) -> State | None:
-        """Return the state of a message, or None if the ledger does not have it."""
+        """Return the state of a message, or None if the ledger does not have the message."""
         entry = self._entries.get(lease.key)
         return entry.state if entry else None
 
     def track_handed_out(self) -> None:
-        """Begin to track delivered messages until the service confirms their deletes.
+        """Begin to track delivered messages. A message is tracked until the service confirms its
+        delete.
 
         An availableNow run delivers no message a second time, even if the message has a different
         text.
@@ -119,7 +127,7 @@ class Ledger:
         self._handed_out = set()
 
     def was_handed_out(self, lease: Lease) -> bool:
-        """True if this message is tracked since `track_handed_out` was called."""
+        """Return True if this message is tracked; see `track_handed_out`."""
         return self._handed_out is not None and lease.key in self._handed_out
 
     @property
@@ -128,7 +136,7 @@ class Ledger:
         return len(self._handed_out or ())
 
     def hide_until(self, until: float) -> None:
-        """Record that messages of an earlier run may be invisible until this time."""
+        """Record that messages which an earlier run leased may be invisible until this time."""
         self.hidden_until = max(self.hidden_until, until)
 
     # ── leased, delivered, committed ──────────────────────────────────────────────────────────────
@@ -140,7 +148,8 @@ class Ledger:
         fingerprint = self._fingerprint(message.text)
         entry = self._entries.get(key)
         if entry is not None and message.dequeue_count < entry.dequeue_count:
-            # Pages arrive in parallel. This copy is older, but arrived later: its receipt is dead.
+            # Pages arrive in parallel. This copy was dequeued earlier, but arrived later: its
+            # receipt is stale.
             self.counts.duplicates_suppressed += 1
             return Fate.HELD_ALREADY
         if entry is not None and entry.fingerprint == fingerprint:
@@ -148,7 +157,7 @@ class Ledger:
             entry.dequeue_count = message.dequeue_count
             entry.renewing = entry.lost = False
             self._renewals.add(key, term.renew_at)
-            if entry.state is State.LEAVING:  # no other consumer has it: deliver
+            if entry.state is State.LEAVING:  # it was not released yet: deliver it
                 entry.state = State.HELD
                 self._move(key, entry, WAITING)
                 return Fate.ROW
@@ -158,8 +167,9 @@ class Ledger:
             self._may_be_hidden(entry)
             return Fate.DELETE
         if entry is not None and not message.intact:
-            # The damaged text does not show if the message was updated. So the copy has no row and
-            # is not deleted. When this lease ends, the message returns, and the new copy decides.
+            # A damaged text does not show whether the message was updated. So this copy gets no row
+            # and is not deleted. After this lease ends, the message is dequeued again, and its text
+            # is compared.
             self.counts.duplicates_suppressed += 1
             return Fate.HELD_ALREADY
         self.counts.redelivered += message.dequeue_count > 1
@@ -185,13 +195,13 @@ class Ledger:
         return True
 
     def leases(self, messages: Iterable[Message]) -> list[Lease]:
-        """Return the newest leases of these messages. The ledger must have all of them."""
+        """Return the newest leases of these messages. Every message must be in the ledger."""
         return [self._entries[message.key].lease for message in messages]
 
     def newest(self, received: Iterable[Received]) -> list[Received]:
-        """Return these messages.
+        """Return these messages with their newest leases.
 
-        If the ledger has a message, its lease is replaced by the newest lease.
+        If the ledger does not have a message, its lease is returned unchanged.
         """
         newest = []
         for each in received:
@@ -212,8 +222,8 @@ class Ledger:
         If a message's text was updated after the dequeue, the message is left out. The updated text
         counts as a new message.
 
-        received: the messages, with the leases that their rows show. blobs: name of the blob with
-        the body, for each message that has such a blob.
+        received: the messages, with the leases whose receipts their rows contain. blobs: for each
+        message whose body is in a blob, the name of the blob.
         """
         leases = []
         for message, shown in received:
@@ -244,7 +254,7 @@ class Ledger:
         return [*self._by_batch.get(batch, ())]
 
     def keep_witness(self, leases: Iterable[Lease]) -> None:
-        """Stop renewing the message whose lease ends last, so that its receipt does not change."""
+        """Do not renew the lease that ends last, so that its receipt does not change."""
         known = (self._entries[each.key] for each in leases)
         held = [entry for entry in known if not (entry.renewing or entry.lost)]
         if not held:
@@ -253,9 +263,9 @@ class Ledger:
         entry.term = replace(entry.term, renew_at=math.inf)
 
     def texts(self, leases: Iterable[Lease]) -> dict[Lease, int]:
-        """Return the fingerprints of the messages with these leases.
+        """Return, for each lease, the fingerprint of the message's text.
 
-        The ledger must have all of them.
+        Every message must be in the ledger.
         """
         return {lease: self._entries[lease.key].fingerprint for lease in leases}
 
@@ -269,7 +279,7 @@ class Ledger:
         return leases
 
     def ended_up_to(self, done: int, most: int) -> int:
-        """Return the last batch, from `done` to `most`, up to which all batches have ended.
+        """Return the highest number, from `done` to `most`, up to which all batches have ended.
 
         A batch has ended if none of its messages is HELD, and none of its deletes is due or in
         flight.
@@ -282,12 +292,12 @@ class Ledger:
     def restore(
         self, received: Iterable[tuple[Received, Term]], batch: int, hidden_until: float
     ) -> None:
-        """Restore the messages of a batch of an earlier run. A copy of such a message has no row.
+        """Restore the messages of a batch of an earlier run. A copy of such a message gets no row.
 
-        This process did not lease these messages, so their receipts may be dead. The first renewal
-        shows if a receipt is dead.
+        Another process leased these messages, so their receipts may be stale. The first renewal of
+        a lease shows whether its receipt is stale.
 
-        hidden_until: the latest time at which a lease of an earlier run ends.
+        hidden_until: latest time at which a lease of an earlier run may end.
         """
         for (message, lease), term in received:
             key = lease.key
@@ -312,10 +322,10 @@ class Ledger:
             self._keep_in_mind(lease.key, entry, State.REMEMBERED)
 
     def pending(self) -> list[tuple[MessageKey, int, int]]:
-        """Return the messages whose delete was refused, failed, or may not have worked.
+        """Return the messages whose delete failed, was refused, or has probably worked.
 
         Each item has a message's key, fingerprint, and expiry (seconds since 1970; 0 if unknown).
-        The newest item is last.
+        The newest pending delete is the last item.
         """
         found = []
         for key in self._pending:
@@ -329,10 +339,11 @@ class Ledger:
             self._forget(key)
 
     def set_aside(self, message: Message) -> list[Lease]:
-        """Record that the poison queue has a copy of this message. Return the lease to delete now.
+        """Record that the poison queue has a copy of this message. Return the lease whose message
+        to delete now.
 
-        The list is empty if a renewal of the message is in flight: the delete then waits for the
-        renewal.
+        If a renewal of the message is in flight, the list is empty, because the delete waits for
+        the answer to the renewal.
         """
         key = message.key
         entry = self._entries[key]
@@ -342,9 +353,9 @@ class Ledger:
         return [] if entry.renewing else [entry.lease]
 
     def forget(self, batch: int) -> int:
-        """Remove a batch from the ledger, because the user deletes its messages.
+        """Remove the messages of a batch from the ledger, because the user deletes these messages.
 
-        Returns the number of messages whose rows show an outdated receipt.
+        Returns the number of messages whose rows contain a stale receipt.
         """
         replaced = 0
         for key, entry in list(self._of(batch)):
@@ -354,7 +365,7 @@ class Ledger:
         return replaced
 
     def release(self, batch: int) -> list[Lease]:
-        """Record that a batch will be released. Return the leases to release now."""
+        """Record that a batch's messages will be released. Return the leases to release now."""
         leases = []
         for key, entry in list(self._of(batch)):
             if entry.renewing:
@@ -373,15 +384,15 @@ class Ledger:
     def settled(self, lease: Lease, outcome: Outcome) -> str | None:
         """Record the outcome of a committed message's delete.
 
-        outcome: RETRY means that the delete failed and is not retried.
+        outcome: RETRY means that the delete failed, and that the caller does not retry the delete.
 
         If the service confirmed the delete, returns the name of the blob that has the message's
-        body. Otherwise returns None, because another consumer may need the blob.
+        body, if any. Otherwise returns None, because another consumer may need the blob.
         """
         key = lease.key
         entry = self._entries.get(key)
         if entry is None or entry.lease != lease or entry.state is State.HELD:
-            return None  # dequeued again: the answer is for a dead receipt
+            return None  # dequeued again: the answer is for a stale receipt
         if outcome in (Outcome.OK, Outcome.PROBABLY):
             self.counts.deleted += not entry.counted
             entry.counted = True
@@ -405,7 +416,8 @@ class Ledger:
     def due(self, now: float, at_most: int | None = None) -> list[Lease]:
         """Return leases to renew now, most urgent first.
 
-        A returned lease counts as renewing until `renewed` is called.
+        The renewal of each returned lease counts as in flight until the caller reports its result
+        to `renewed`.
         """
         leases: list[Lease] = []
         while at_most is None or len(leases) < at_most:
@@ -423,16 +435,20 @@ class Ledger:
         return soonest[0] if soonest else None
 
     def term(self, lease: Lease) -> Term:
-        """Return the term of a lease. Raises KeyError if the ledger does not have the message."""
+        """Return the times of a message's newest lease. Raises KeyError if the ledger does not have
+        the message.
+        """
         return self._entries[lease.key].term
 
     def waits(self, lease: Lease) -> bool:
-        """True if the message is in no batch yet."""
+        """Return True if the message is in no batch yet."""
         entry = self._entries.get(lease.key)
         return entry is not None and entry.batch == WAITING
 
     def puts_off(self, lease: Lease) -> bool:
-        """True if a delete or release waits for the answer to the renewal of this lease."""
+        """Return True if a delete or release of this message waits for the answer to the message's
+        renewal.
+        """
         entry = self._entries.get(lease.key)
         if entry is None or entry.lease != lease or not entry.renewing:
             return False
@@ -443,10 +459,10 @@ class Ledger:
     ) -> RenewedLeases:
         """Record the outcome of a renewal of `old`. RETRY: no answer. FATAL: the lease is lost.
 
-        A renewal without an answer may have worked. In this case the message has a newer receipt
-        that this process does not have. So the next renewal is refused, and the lease counts as
-        lost although the lease has not ended. The delete of the message is refused for the same
-        reason. When the lease ends, the message returns and is deleted.
+        A renewal that got no answer may have worked. In this case the message has a newer receipt,
+        which this process does not know. So the next renewal is refused, and the lease counts as
+        lost although it has not ended. A delete of the message is refused for the same reason.
+        After the lease ends, the message is dequeued again and deleted.
         """
         key = old.key
         entry = self._entries.get(key)
@@ -462,7 +478,7 @@ class Ledger:
         else:
             entry.lost = True
             self.counts.leases_lost += 1
-        if new is None:  # the service may have renewed the lease all the same
+        if new is None:  # the service may have renewed the lease without an answer
             entry.hidden_until = max(entry.hidden_until, now + term.length_s)
         self._renewals.add(key, entry.term.renew_at)
         if entry.state is State.LEAVING:

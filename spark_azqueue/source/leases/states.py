@@ -14,11 +14,11 @@ from spark_azqueue.service.queues.calls import Delete, Release
 from .timing import Term
 
 WAITING = 0
-"""Used in place of a batch number if a message is leased, but not yet delivered."""
+"""Batch number of a message that is leased, but is in no batch yet."""
 
 
 class Fate(enum.Enum):
-    """The decision about a message that a dequeue returned."""
+    """What the caller must do with a message that a dequeue returned."""
 
     ROW = "new: hand it out"
     HELD_ALREADY = "a copy of one in hand: no row, the newer of the receipts counts"
@@ -26,7 +26,7 @@ class Fate(enum.Enum):
 
 
 class State(enum.Enum):
-    """The state of a message that the ledger has."""
+    """State of a message in the ledger."""
 
     HELD = "leased, its batch not yet known to be committed"
     COMMITTED = "its batch is committed, its delete is due or under way"
@@ -38,9 +38,9 @@ class State(enum.Enum):
 class RenewedLeases(NamedTuple):
     """Result of a renewal.
 
-    lease: the newest lease. waited: type of the request that waited for the renewal, if any.
-    is_lost: True if the lease was lost. of_earlier_run: True if this was the first renewal of a
-    lease that was restored from a log.
+    lease: the newest lease. waited: type of the request that waited for the answer to the renewal,
+    if any. is_lost: the lease was lost. of_earlier_run: an earlier run leased the message, and this
+    was the first renewal in this run.
     """
 
     lease: Lease
@@ -60,8 +60,7 @@ class Entry:
     term: Term
     dequeue_count: int
     text: str | None = None
-    """The message's text, until the message is delivered. Until then, the text is in memory
-    anyway."""
+    """The message's text; None after the message is delivered."""
     state: State = State.HELD
     renewing: bool = False
     restored: bool = False
@@ -81,10 +80,10 @@ class Entry:
 
 
 REMEMBER_AT_MOST = 100_000
-"""Maximum number of REMEMBERED messages. This many need about 40 MB."""
+"""Maximum number of REMEMBERED messages, which need about 40 MB."""
 
 DOUBT_AT_MOST = 10_000
-"""Maximum number of PROBABLY_GONE messages. This many need about 4 MB."""
+"""Maximum number of PROBABLY_GONE messages, which need about 4 MB."""
 
 
 class PendingDeletes:
@@ -95,7 +94,7 @@ class PendingDeletes:
             State.PROBABLY_GONE: OrderedDict(),
             State.REMEMBERED: OrderedDict(),
         }
-        self._newest: OrderedDict[MessageKey, None] = OrderedDict()  # of both states
+        self._newest: OrderedDict[MessageKey, None] = OrderedDict()  # keys of both states
         self._at_most = {State.REMEMBERED: remember_at_most, State.PROBABLY_GONE: doubt_at_most}
 
     def __len__(self) -> int:
@@ -104,17 +103,19 @@ class PendingDeletes:
     def __iter__(self) -> Iterator[MessageKey]:
         """Iterate over the keys of both states, newest last.
 
-        The order matters to a log, which drops the oldest keys if it has no room for all.
+        The order matters for a log: if a log has no room for all keys, it drops the oldest keys.
         """
         return iter(self._newest)
 
     @property
     def remembered(self) -> Collection[MessageKey]:
-        """Keys of the messages that could not be deleted. A message is deleted when it returns."""
+        """Keys of the messages that could not be deleted. Such a message is deleted when it is
+        dequeued again.
+        """
         return self._kept[State.REMEMBERED].keys()
 
     def keep(self, key: MessageKey, state: State) -> MessageKey | None:
-        """Add a message as the newest one of its state.
+        """Add a message as the newest message of its state.
 
         Return the key of the evicted message, if any.
         """
@@ -128,7 +129,7 @@ class PendingDeletes:
         return oldest
 
     def drop(self, key: MessageKey) -> None:
-        """Remove a message if it is here."""
+        """Remove a message if it has a pending delete."""
         if key in self._newest:  # called for each delete; most messages were never kept
             for kept in (*self._kept.values(), self._newest):
                 kept.pop(key, None)

@@ -1,4 +1,4 @@
-"""Requests of the worker: renewals, and groups of deletes and releases."""
+"""Requests that the lease worker sends: renewals, deletes and releases."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class Renewal:
 
 @dataclass(slots=True, eq=False)
 class Group:
-    """Deletes or releases that a caller began together.
+    """Deletes or releases that a caller began in one call.
 
     tell: called when the last request has ended, with True if any request was refused.
     """
@@ -34,10 +34,10 @@ class Group:
     done: list[Lease] = field(default_factory=list)
     error: Exception | None = None
     finished: threading.Event = field(default_factory=threading.Event)
-    """Set when all requests have ended, or at the first error."""
+    """Set when all requests have ended, or when a request has failed."""
 
     def note(self, lease: Lease, result: Outcome | Exception) -> bool:
-        """Record the result of one request. Return True if this request was the group's last."""
+        """Record the result of one request. Return True if no request of the group is left."""
         self.left -= 1
         if isinstance(result, Exception):
             self.error = result
@@ -52,8 +52,7 @@ class Group:
 class Task:
     """A delete or release to send.
 
-    is_awaited: True if a caller waits for the result. The ledger does not have the message of such
-    a task.
+    is_awaited: a caller waits for the result. In this case the ledger does not have the message.
     """
 
     call: Delete | Release
@@ -63,5 +62,5 @@ class Task:
 
     @property
     def is_delete_of_ledger(self) -> bool:
-        """True for a delete whose result the ledger records."""
+        """True if the task is a delete whose result the ledger records."""
         return isinstance(self.call, Delete) and not self.is_awaited

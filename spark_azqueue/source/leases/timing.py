@@ -14,23 +14,24 @@ from dataclasses import dataclass, replace
 from spark_azqueue.service.messages import MessageKey
 
 _SHORTEST_TRY_S = 1.0
-"""Shortest timeout of a renewal. A healthy service answers sooner."""
+"""Shortest timeout of a renewal, in seconds. A healthy service answers sooner."""
 _LATE_TRY_S = 5.0
 
 
 @dataclass(frozen=True, slots=True)
 class Term:
-    """When to renew a lease, and when the lease ends, in seconds of the caller's clock.
+    """Times at which to renew a lease, and at which the lease ends, in seconds of the caller's
+    clock.
 
-    Both times count from when this process SENT the request. The service counts from when the
-    service handled the request, which is later. So both times may be too early, but never too late
-    (as in Apache Beam's SQS reader).
+    Both times are computed from the moment at which this process SENT the request. The service
+    counts from the moment at which it handles the request, which is later. So both times may be too
+    early, but never too late (as in Apache Beam's SQS reader).
     """
 
     renew_at: float
     ends_at: float
     length_s: float = 0.0
-    """Visibility timeout of the last dequeue or renewal."""
+    """Visibility timeout of the last dequeue or renewal, in seconds."""
 
     @classmethod
     def of(cls, sent_at: float, visibility_s: float) -> Term:
@@ -38,13 +39,13 @@ class Term:
 
         The lease is renewed at half its length.
 
-        The other half is time for a slow or lost answer, and for a retry.
+        The other half is left for a slow or lost answer, and for a retry.
         """
         return cls(sent_at + visibility_s / 2, sent_at + visibility_s, visibility_s)
 
     @classmethod
     def left(cls, now: float, left_s: float, visibility_s: float) -> Term:
-        """Return the term of another process's lease that ends in `left_s` seconds.
+        """Return the term of a lease of another process that ends in `left_s` seconds.
 
         left_s: may be negative.
         """
@@ -52,7 +53,7 @@ class Term:
         return cls(now + left_s / 2, now + left_s, visibility_s)
 
     def patience_s(self, now: float) -> float:
-        """Timeout of a renewal that is sent now.
+        """Timeout of a renewal that is sent now, in seconds.
 
         The timeout is a third of the lease's remaining time, so that retries can follow before the
         lease ends. If no time is left, the timeout is five seconds, because the receipt may still
@@ -62,40 +63,47 @@ class Term:
         return max(left / 3, _SHORTEST_TRY_S) if left > 0 else _LATE_TRY_S
 
     def retry(self, now: float) -> Term | None:
-        """Return the term after an unanswered renewal: retry after a quarter of the time left.
+        """Return the term after a renewal without an answer: the renewal is retried after a quarter
+        of the time left.
 
-        Returns None if no time is left: the lease counts as lost.
+        Returns None if no time is left. In this case the lease counts as lost.
         """
         left = self.ends_at - now
         return None if left <= 0 else replace(self, renew_at=now + left / 4)
 
 
-# visibilityTimeout=auto. A lease should last several times the duration of a batch, so that an
-# ordinary batch never renews: a renewal costs a request per message and voids the receipts in the
-# checkpoint. A lease should not be longer than needed: after a crash, a message that was dequeued
-# and not yet logged is invisible until its lease ends.
+# visibilityTimeout=auto. A lease should last several times as long as a batch, so that an ordinary
+# batch needs no renewals: a renewal costs a request for each message, and makes the receipts in the
+# checkpoint stale. A lease should not be longer than needed: after a crash, a message that was
+# dequeued, but is in no log yet, is invisible until its lease ends.
 
 START_S = 60
-"""Length of leases before a batch was measured. If the first batch takes longer, its leases are
-renewed."""
+"""Length of leases, in seconds, before a batch was measured. If the first batch takes longer, its
+leases are renewed.
+"""
 START_BY_USER_S = 300
-"""Start length with deleteOnCommit=false, where the user has to settle each message within its
-lease."""
+"""Start length, in seconds, with deleteOnCommit=false: the user has to settle each message within
+its lease.
+"""
 START_ON_EXECUTORS_S = 90
-"""Start length with leaseOn=executors. A task dequeues for 10 s, and then deletes for some
-seconds."""
+"""Start length, in seconds, with leaseOn=executors. A task dequeues for 10 s, then deletes for some
+seconds.
+"""
 SHORTEST_S = 60
 LONGEST_S = 3600
-"""Longest lease. If a batch takes longer, its leases are renewed."""
+"""Length of the longest lease, in seconds. If a batch takes longer, its leases are renewed."""
 RENEWED_S = 300
-"""Each renewal doubles the lease up to this length, so that a slow first batch renews seldom.
-Leases of later batches are renewed for the length that `BatchSizing` suggests."""
+"""Maximum length, in seconds, to which renewals double a lease. So a slow first batch needs few
+renewals. Leases of later batches are renewed for the length that `BatchSizing` suggests.
+"""
 NOT_RENEWED_S = 25
-"""If batches take at most this long, leases have SHORTEST_S. Such a batch ends before a renewal is
-due, which is at half the lease."""
+"""If batches take at most this many seconds, leases have the length SHORTEST_S. Such a batch ends
+before a renewal is due.
+"""
 MARGIN = 4
-"""The lease length is this multiple of the PERCENTILE of batch times. So a renewal is due after
-twice the time of a slow batch."""
+"""The lease length is this multiple of the PERCENTILE of batch times. A renewal is due at half of
+the lease, so after twice the time of a slow batch.
+"""
 PERCENTILE = 0.95
 OBSERVED = 50
 """Number of the latest batches whose times are used."""
@@ -104,7 +112,9 @@ _MOST_DOUBLINGS = 6
 
 @dataclass(frozen=True, slots=True)
 class BatchSizing:
-    """Seconds from dequeue to settling of the latest batches, and the resulting lease length."""
+    """Times that the latest batches took from dequeue to settling, and the lease length that
+    results.
+    """
 
     times: tuple[float, ...] = ()
     doublings: int = 0
@@ -113,7 +123,7 @@ class BatchSizing:
     def on_time(self, seconds: float) -> BatchSizing:
         """Record a batch in which no lease ended before its message was settled."""
         times = (*self.times, seconds)[-OBSERVED:]
-        # OBSERVED batches in a row without an ended lease undo one doubling.
+        # After OBSERVED batches in a row in which no lease ended too early, one doubling is undone.
         calm = len(times) == OBSERVED and self.doublings > 0
         return replace(self, times=() if calm else times, doublings=self.doublings - calm)
 
@@ -130,7 +140,7 @@ class BatchSizing:
         return lease_length(self.times, self.doublings, self.start_s)
 
     def renewal_s(self, length_s: float) -> int:
-        """Visibility timeout, in whole seconds, to renew a lease of `length_s` seconds."""
+        """Visibility timeout, in whole seconds, of the renewal of a lease of `length_s` seconds."""
         return int(max(self.visibility_s(), min(2 * length_s, RENEWED_S)))
 
 
@@ -139,7 +149,7 @@ def lease_length(times: Sequence[float], doublings: int, start_s: int = START_S)
 
     The length is PERCENTILE of `times` x MARGIN, or `start_s` if no batch was measured. The length
     is then doubled `doublings` times. The result is between SHORTEST_S and LONGEST_S. If no lease
-    was too short, and batches end before the shortest lease is renewed, the length is SHORTEST_S.
+    was too short, and batches take at most NOT_RENEWED_S, the length is SHORTEST_S.
     """
     if times:
         ordered = sorted(times)
@@ -153,7 +163,8 @@ def lease_length(times: Sequence[float], doublings: int, start_s: int = START_S)
 
 
 class LeaseLengths:
-    """Lengths of this process's leases and renewals, set by the option or by batch times.
+    """Lengths of this process's leases and renewals, set by `visibilityTimeout` or computed from
+    batch times.
 
     Only one thread may change this object. Other threads may call `renewal_s` and `visibility_s`.
     """
@@ -175,7 +186,7 @@ class LeaseLengths:
 
         waits: True if the message is in no batch yet.
 
-        A message in no batch keeps a short lease, because after a crash no other process could
+        The lease of a message in no batch stays short, because after a crash no other process could
         release the message.
         """
         if self._fixed_s is not None or waits:
@@ -185,36 +196,36 @@ class LeaseLengths:
     def longest_s(self) -> int:
         """Return the longest lease, in seconds, that this process may request from now on.
 
-        No later lease is longer than the last returned value, because the next process relies on
-        this value if this process is killed.
+        No later lease is longer than the value that was returned last. If this process is killed,
+        the next process relies on this value.
         """
         self._longest_s = self._fixed_s or max(self._sizing.visibility_s(), RENEWED_S)
         return self._longest_s
 
     def unusual_s(self) -> int:
-        """Return `longest_s` if the next process would assume a shorter one, else 0."""
+        """Return `longest_s` if the next process would assume a shorter lease, else 0."""
         longest = self.longest_s()
         return longest if longest > RENEWED_S else 0
 
     def observed(self, seconds: float, *, too_late: bool) -> None:
-        """Record the seconds from the dequeue to the settling of a batch.
+        """Record how many seconds a batch took from dequeue to settling.
 
-        too_late: True if a lease had ended before its message was settled.
+        too_late: a lease had ended before its message was settled.
         """
         grow = self._sizing.too_late if too_late else self._sizing.on_time
         self._sizing = grow(seconds)
 
 
 _OUTDATED = 1_000
-"""Maximum number of outdated times, in addition to the number of valid times."""
+"""Outdated times are removed if there are this many more of them than valid times."""
 
 
 class Schedule:
-    """A priority queue of keys by time.
+    """A priority queue of message keys, ordered by time.
 
-    A time that is no longer valid is dropped when it is reached.
+    A time that is no longer valid is removed when it becomes the earliest time.
 
-    All messages of a page have the same time, so the heap has each time once.
+    All messages of a page have the same time, so the heap contains each time only once.
 
     valid: returns True if the key is still due at the given time.
     """
@@ -223,7 +234,7 @@ class Schedule:
         self._valid = valid
         self._times: list[float] = []  # a heap
         self._keys: dict[float, list[MessageKey]] = {}  # by time
-        self._sorted: float | None = None  # the time whose keys are sorted, the first key last
+        self._sorted: float | None = None  # the time whose keys are sorted in descending order
         self._count = 0
         self._kept = 0  # number of valid pairs at the last clean-up
 

@@ -1,10 +1,10 @@
-"""The single thread that renews, deletes and releases leased messages.
+"""The thread that renews, deletes and releases leased messages.
 
-A lock guards the ledger and the thread's state. The thread sends requests in parallel. Renewals
-begin first, because another consumer gets a message whose lease ends. Then the queues take turns
-with their deletes and releases. The ledger or an offset decides which requests are sent, and the
-ledger records each result. Every request ends, even after a failure: the request is done, refused,
-or has an error.
+A lock guards the ledger and the thread's state. The thread sends requests in parallel. Renewals are
+sent first, because another consumer gets a message whose lease ends. After the renewals, the queues
+take turns with their deletes and releases. The ledger or an offset decides which requests are sent,
+and the ledger records each result. Every request gets a result, even after a failure: done,
+refused, or an error.
 """
 
 from __future__ import annotations
@@ -30,26 +30,31 @@ from .timing import LeaseLengths, Term
 log = logging.getLogger(__name__)
 
 _LOST_BY_NAME = 10
-"""Maximum number of lost leases that are logged one by one in a round of renewals. The others are
-only counted."""
+"""Maximum number of lost leases that are logged one by one in a round of renewals. Further lost
+leases are only counted.
+"""
 
 _GLANCE_S = 0.05
-"""Longest wait for answers before the thread checks for further requests to send."""
+"""Longest time, in seconds, that the thread waits for answers before it checks for further requests
+to send.
+"""
 
 _LOOK_AT_LEAST_EVERY_S = 1.0
-"""Longest sleep of the thread. A new lease does not wake the thread, so leases of 1 s may be
-renewed late."""
+"""Longest sleep of the thread, in seconds. A new lease does not wake the thread, so leases of 1 s
+may be renewed late.
+"""
 
 _HANGS_AFTER_S = 1.0
-"""A renewal that takes longer does not count toward the parallelism, so that other renewals are not
-delayed."""
+"""A renewal that takes more than this many seconds does not count toward the parallelism, so that
+it does not delay other renewals.
+"""
 
 _RENEWALS = 64
 """Maximum number of renewals in flight with parallelism None. The limits of queues do not apply to
 renewals."""
 
 _MOST_RENEWALS = 256
-"""Maximum number of renewals in flight, including renewals that hang."""
+"""Maximum number of renewals in flight, including renewals that take more than `_HANGS_AFTER_S`."""
 
 _RELEASES = 64
 """Maximum number of releases in flight with parallelism None. The limits of queues do not apply to
@@ -62,8 +67,8 @@ _Flight = InFlight[Any, Any]
 class LeaseWorker:
     """Owner of the ledger and of the thread. `with worker as ledger` locks the ledger.
 
-    The thread runs while deletes or releases are due, and all the time after `start`. A renewal
-    that hangs, or a queue at its limit, does not block other requests.
+    The thread runs while deletes or releases are due. After `start`, the thread always runs. A
+    renewal that hangs, or a queue at its limit, does not block other requests.
     """
 
     def __init__(
@@ -80,10 +85,10 @@ class LeaseWorker:
     ) -> None:
         """Store the arguments; nothing is sent.
 
-        parallelism: maximum number of deletes and releases at once, and of renewals at once; None
-        to limit deletes only by the limit of each queue. may_vanish: returns True if a queue may be
-        removed while the query reads the queue. on_deleted: called with the blob's name when a
-        message with a blob is deleted.
+        parallelism: maximum number of deletes and releases in flight, and of renewals in flight;
+        None to limit deletes only by the limit of each queue. may_vanish: returns True if a queue
+        may be removed while the query reads the queue. on_deleted: called with the name of the blob
+        when a message whose body is in a blob is deleted.
         """
         self._ledger = ledger
         self._client = client
@@ -93,18 +98,18 @@ class LeaseWorker:
         self._parallelism = parallelism
         self._may_vanish = may_vanish
         self._on_deleted = on_deleted
-        self._lock = threading.Lock()  # guards the ledger and the following fields
+        self._lock = threading.Lock()  # guards the ledger and the fields below
         self._changed = threading.Condition(self._lock)
         self._due: FairQueue[QueueRef | None, Task] = FairQueue()
         self._left = 0  # deletes and releases that are due or in flight
         self._releasing = 0  # releases in flight
-        self._gone_before = 0  # lost leases of earlier runs that are not logged yet
-        self._lost = 0  # other leases lost in this round
+        self._gone_before = 0  # number of lost leases of earlier runs that are not logged yet
+        self._lost = 0  # number of other leases lost in this round
         self._renewals: dict[Lease, Renewal] = {}  # in flight
         self._renews = False
         self._is_stopped = False
         self._is_running = False
-        self._runs_in: int | None = None  # id of the thread, or in simulations of the caller's
+        self._runs_in: int | None = None  # id of the thread; in simulations, of the caller's thread
         self._fatal: Exception | None = None
 
     def __enter__(self) -> Ledger:
@@ -120,7 +125,7 @@ class LeaseWorker:
         self._keep_running()
 
     def stop(self) -> None:
-        """Stop renewing. Renewals in flight still end, but no further renewal begins."""
+        """Begin no further renewal. Renewals in flight are not interrupted."""
         with self._changed:
             self._is_stopped = True
             self._changed.notify_all()
@@ -131,10 +136,10 @@ class LeaseWorker:
         return self._is_stopped
 
     def renew_due(self) -> int:
-        """Send the requests that are due, in the caller's thread. Return the number of renewals.
+        """Send the due requests from the caller's thread. Return the number of renewals.
 
         Returns when no request is in flight. If this method raises an error, renewals in flight
-        count as unanswered.
+        count as renewals without an answer.
         """
         with self._lock:
             if self._pause_s() > 0:
@@ -150,18 +155,18 @@ class LeaseWorker:
     def delete(self, leases: Sequence[Lease], tell: Callable[[bool], None] | None = None) -> None:
         """Delete messages in the background. The ledger records each result.
 
-        tell: called when all deletes have ended, with True if any receipt was refused.
+        tell: called when all deletes have ended; its argument is True if a receipt was refused.
         """
         group = Group(len(leases), tell)
         self._add_in_background([Task(Delete(each), SETTLE, group) for each in leases])
 
     def release_later(self, leases: Sequence[Lease]) -> None:
-        """Release messages in the background (best effort)."""
+        """Release messages in the background. Failures are ignored."""
         group = Group(len(leases))
         self._add_in_background([Task(Release(each), SETTLE, group) for each in leases])
 
     def delete_restored(self, leases: Sequence[Lease], deleted: list[Lease]) -> None:
-        """Delete messages with only these receipts, and wait for all results.
+        """Delete messages that are not in the ledger with these receipts, and wait for all results.
 
         deleted: the deleted leases are added to this list, even if another delete fails.
 
@@ -177,25 +182,25 @@ class LeaseWorker:
 
         Return the number of released messages.
 
-        After the return all receipts are dead: the service released the message, or refused the
-        receipt. Raises ServiceError if the result of a release is unknown, and TimeoutError after
-        `timeout_s` seconds.
+        After the return, all receipts are stale: the service has released the message, or refused
+        the receipt. Raises ServiceError if the result of a release is unknown, and TimeoutError
+        after `timeout_s` seconds.
         """
         group = Group(len(leases))
         self._each(list(map(Release, leases)), group, retry, timeout_s)
         return len(group.done)
 
     def wait(self, timeout_s: float) -> None:
-        """Wait for all deletes and releases.
+        """Wait until no delete or release is due or in flight.
 
         Drop deletes that are not sent within `timeout_s` seconds.
 
-        This method also waits for renewals that delay a delete or a release.
+        Also waits for renewals that delay a delete or a release.
 
         Raises the error of a delete if no retry can help (access revoked, queue removed, a broken
-        credential). The messages of such a delete are processed, but will be dequeued again. Raises
+        credential). The message of such a delete is processed, but will be dequeued again. Raises
         the thread's error if the thread failed. Raises RuntimeError if the thread cannot be
-        started: call this method again.
+        started; in this case, call this method again.
         """
         self._keep_running()
         if self._runs_in == threading.get_ident():
@@ -256,7 +261,7 @@ class LeaseWorker:
         self._left += 1
 
     def _take_out(self, which: Callable[[Task], bool]) -> list[Task]:
-        """Remove and return the selected requests that were not sent yet."""
+        """Remove and return the tasks that were not sent yet and for which `which` returns True."""
         with self._changed:
             taken = self._due.take(which)
             self._left -= len(taken)
@@ -276,7 +281,9 @@ class LeaseWorker:
     # ── the thread ────────────────────────────────────────────────────────────────────────────────
 
     def _keep_running(self) -> None:
-        """Start the thread if requests are due. Raises RuntimeError if no thread can be started."""
+        """Start the thread if deletes or releases are due. Raises RuntimeError if no thread can be
+        started.
+        """
         with self._lock:
             is_here = self._runs_in == threading.get_ident()
             has_work = self._due or (self._is_renewing and not is_here)
@@ -346,7 +353,7 @@ class LeaseWorker:
                 self._changed.notify_all()
 
     def _break_off(self, under_way: Iterable[Task], error: Exception) -> None:
-        """End all due requests and all requests in flight with this error.
+        """Set this error as the result of all requests that are due or in flight.
 
         Their outcome is unknown.
         """
@@ -366,7 +373,7 @@ class LeaseWorker:
     # ── renewals ──────────────────────────────────────────────────────────────────────────────────
 
     def _pause_s(self) -> float:
-        """Seconds until the next renewal is due, at most 1. The caller holds the lock."""
+        """Return the seconds until the next renewal, at most 1. The caller holds the lock."""
         due = self._ledger.next_due()
         longest = min(_LOOK_AT_LEAST_EVERY_S, self._lengths.visibility_s() / 4)
         return longest if due is None else min(max(0.0, due - self._clock()), longest)
@@ -388,7 +395,7 @@ class LeaseWorker:
         return len(renewals)
 
     def _room(self, now: float) -> int:
-        """Number of renewals that may begin now."""
+        """Return the number of renewals that may begin now."""
         fresh = sum(now - each.sent_at < _HANGS_AFTER_S for each in self._renewals.values())
         at_most = self._parallelism or _RENEWALS
         return min(at_most - fresh, _MOST_RENEWALS - len(self._renewals))
@@ -397,13 +404,12 @@ class LeaseWorker:
         """Record the result of a renewal. Never raises, so that other renewals continue."""
         lease, newest = renewal.lease, None
         if isinstance(result, Exception):
-            # If the error does not come from the service (a credential failed, for example), a
-            # retry may work.
+            # Other errors than the service's, for example of a credential: a retry may work.
             outcome = result.outcome if isinstance(result, ServiceError) else Outcome.RETRY
             log.warning("the lease of message %s was not renewed: %s", lease.message_id, result)
         else:
             outcome, newest = result
-        # After several attempts, the term counts from the first attempt. So the term may be too
+        # If the request was retried, the term counts from the first try. So the term may be too
         # short, but never too long.
         term = Term.of(renewal.sent_at, renewal.visibility_s)
         try:
@@ -429,7 +435,9 @@ class LeaseWorker:
                 )
 
     def _report_lost(self) -> None:
-        """Log the numbers of further lost leases, and of lost leases of an earlier run."""
+        """Log the number of lost leases that were not logged one by one, and of lost leases of
+        earlier runs.
+        """
         more, self._lost = self._lost - _LOST_BY_NAME, 0
         if more > 0:
             log.warning("the leases of %d further messages were lost at the same time", more)
@@ -446,7 +454,7 @@ class LeaseWorker:
     # ── deletes and releases ──────────────────────────────────────────────────────────────────────
 
     def _begin_tasks(self, flight: _Flight, under_way: set[Task]) -> bool:
-        """Begin all tasks that the limits allow. Return False if no task is left to begin."""
+        """Send all tasks that the limits allow. Return False if no task is left to send."""
         full: set[QueueRef | None] = set()
         while self._parallelism is None or len(under_way) < self._parallelism:
             with self._lock:
@@ -463,7 +471,7 @@ class LeaseWorker:
         return True
 
     def _begin(self, flight: _Flight, task: Task) -> bool:
-        """Begin a task. Return False if the task has to wait for the limits."""
+        """Send a task. Return False if the limits do not allow the task now."""
         is_release = isinstance(task.call, Release)
         if self._parallelism is None:
             if not is_release:
@@ -475,7 +483,7 @@ class LeaseWorker:
         return True
 
     def _record(self, task: Task, result: Outcome | Exception) -> None:
-        """Record the result of a delete or release. Never raises, so that others continue."""
+        """Record the result of a delete or release. Never raises, so that other tasks continue."""
         lease, group = task.call.lease, task.group
         outcome = self._outcome(task, result)
         blob, is_last = None, False
@@ -499,7 +507,7 @@ class LeaseWorker:
             group.finished.set()
 
     def _outcome(self, task: Task, result: Outcome | Exception) -> Outcome | Exception:
-        """Return the outcome of a result.
+        """Return the outcome to record for a result.
 
         An error is returned only if a caller waits for the request.
         """

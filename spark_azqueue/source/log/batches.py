@@ -58,8 +58,8 @@ class SegmentBodies:
     def go_on(self) -> None:
         """Delete blobs in the background, and remove the segments whose blobs are deleted.
 
-        Never raises. A failed step is repeated with the next batch or after the next start; in some
-        cases the blob stays forever.
+        Never raises. A failed step is repeated with the next batch or after the next start. In rare
+        cases a blob is never deleted.
         """
         for number in self._log.take_removable():
             try:
@@ -73,15 +73,17 @@ class SegmentBodies:
         self._remove(0, 0.0)
 
     def finish(self, timeout_s: float) -> None:
-        """Wait at most `timeout_s` seconds for blob deletes that have begun, and close the
-        connections."""
+        """Wait at most `timeout_s` seconds for blob deletes that have begun, then close the
+        connections to the blob service.
+        """
         self._removals.wait(timeout_s)
         self._remove(0, 0.0)
         self._removals.close()
 
     def _remove(self, most: int, timeout_s: float) -> None:
-        """Remove segments whose blobs are deleted. Wait while more than `most` segments are in
-        progress.
+        """Remove segments whose blobs are deleted.
+
+        First wait until at most `most` segments have blob deletes in progress.
 
         If the blobs of a segment are not deleted within `timeout_s` seconds, the segment stays
         until the next start.
@@ -117,8 +119,8 @@ class SegmentBodies:
 class LoggedBatches:
     """Batches in the log; batch n is segment n. Only the log survives a restart.
 
-    Used by one thread at a time; each method first waits for a batch that is being written in
-    advance.
+    Used by one thread at a time. If another thread is writing the next batch in advance, each
+    method first waits for this thread.
 
     Its methods raise CheckpointMismatch, LogConflict, LogDamaged, LostSegment, ServiceError.
     """
@@ -145,8 +147,8 @@ class LoggedBatches:
         self._bodies = bodies
         self._clock = clock
         self._in_doubt: ServiceError | None = None
-        self._put_s: float | None = None  # duration of the newest put
-        # by segment that is written but not committed
+        self._put_s: float | None = None  # seconds that the newest put of a segment took
+        # key: number of a segment that is written but not committed
         self._partitions: dict[int, list[bytes]] = {}
         self.recovery = LogRecovery(
             engine, settings, wal, progress, self._failures, self._segments, clock
@@ -160,13 +162,15 @@ class LoggedBatches:
         return self._log.state.head
 
     def take_over(self, asked: Asked) -> None:
-        """Become the log's writer, once, and hold the messages that earlier runs left in the
-        log."""
+        """Become the log's only writer, and take over the leases of messages of earlier runs.
+
+        After the first success, a call does nothing.
+        """
         if self.recovery.take_over(asked) and self._bodies:
             self._bodies.go_on()
 
     def delete_logged(self) -> None:
-        """With deleteAfter=log, begin to delete the messages that are in the log."""
+        """With deleteAfter=log, begin to delete the log's messages from the queues."""
         if self._deletes_at_once and self.recovery.is_done:
             self._settle(self.head)
 
@@ -174,8 +178,8 @@ class LoggedBatches:
         """Put a new batch into the log. Returns its offset.
 
         If the put fails, the messages are released. If the put gets no answer, the segment may
-        exist, or may appear later. The messages then stay leased, and this process writes no other
-        segment.
+        exist, or may appear later. In this case the messages stay leased, and this process writes
+        no other segment.
         """
         if self._in_doubt:
             raise self._in_doubt
@@ -199,7 +203,7 @@ class LoggedBatches:
         except Exception as error:
             if isinstance(error, ServiceError) and error.may_have_taken_effect:
                 self._in_doubt = error
-            elif self.head < number:  # if not, the segment exists
+            elif self.head < number:  # if the put had an effect, the segment exists
                 self._holder.release_batch(number)
             raise
         self._put_s = self._clock() - began
@@ -211,13 +215,13 @@ class LoggedBatches:
         return self._segments.known(segment).to_json()
 
     def offset(self, number: int) -> OffsetJson:
-        """Return the offset that ends with a batch in the log."""
+        """Return the offset whose last batch is this batch of the log."""
         return self._segments.offset(number).to_json()
 
     def standing_from(self, number: int) -> int:
-        """Return the first batch at or after this number that the log can deliver.
+        """Return the number of the first batch at or after `number` whose segment exists.
 
-        If there is none, returns the number of the next new batch.
+        If no such segment exists, returns the number of the next new batch.
 
         With failOnDataLoss=false, lost batches are skipped. With failOnDataLoss=true, the number is
         returned unchanged.
@@ -231,7 +235,7 @@ class LoggedBatches:
     def rows_of(self, numbers: range) -> list[bytes]:
         """Return the partitions of these segments, the same in every call.
 
-        The segments are one batch of Spark.
+        Spark reads these segments as one batch.
 
         An abandoned segment has no partitions, even if this call abandons it. With
         failOnDataLoss=false, a missing segment has no partitions either.
@@ -260,8 +264,9 @@ class LoggedBatches:
         return partitions
 
     def committed(self, number: int) -> None:
-        """Delete the messages of all batches up to this number, which are committed. The call may
-        be repeated."""
+        """Delete the messages of all batches up to this number. The batches are committed. The call
+        may be repeated.
+        """
         self._progress.proven(number)
         self._settle(number)
         for each in [each for each in self._partitions if each <= number]:
@@ -269,10 +274,11 @@ class LoggedBatches:
         self._segments.forget_before(number)
 
     def give_back(self, number: int) -> bool | None:
-        """Abandon a batch of this run that delivered no rows. Returns True if its messages return.
+        """Abandon a batch of this run that delivered no rows. Returns True if its messages will be
+        delivered again.
 
         Returns None for a batch of an earlier run. The sink may already have the rows of such a
-        batch, and then skips the batch.
+        batch. A sink that has them skips the batch.
         """
         return self._failures.give_back(number) if number in self._partitions else None
 
@@ -282,7 +288,7 @@ class LoggedBatches:
             self._bodies.finish(timeout_s)
 
     def named(self, number: int) -> None:
-        """Record that Spark has named this batch, so the checkpoint has the batch."""
+        """Record that Spark has named this batch, which proves that the checkpoint has it."""
         self._progress.named(number)
 
     def report(self) -> LogReport | None:
@@ -305,12 +311,12 @@ class LoggedBatches:
         )
 
     def mark_if_due(self, *, at_once: bool = False, has_ended: bool = False) -> None:
-        """Write a mark if a mark is due.
+        """Write the log's progress as a mark, if the last mark is too old.
 
         A failure is only logged, because a mark only saves work.
 
-        has_ended: this mark is the last mark of the process. Until the takeover is complete,
-        nothing is written: a refused start must not change the log for the next start.
+        has_ended: this mark is the last mark of the process. Before the takeover is complete,
+        nothing is written, because a start that is refused must not change the log.
         """
         if not self.recovery.is_done or not (at_once or self._progress.is_due()):
             return

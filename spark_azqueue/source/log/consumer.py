@@ -3,8 +3,8 @@
 Batch n is segment n of the log, forever. A segment is written before its offset is returned. If
 there is a backlog, the next segment is written while Spark works. The messages of a batch are
 deleted when the batch is proven to be committed or, with deleteAfter=log, as soon as the batch is
-in the log. A query run uses one instance, and Spark calls this instance from one thread. The module
-does not import pyspark: `readers.py` connects the module to Spark.
+in the log. A query run uses one instance, and Spark calls the instance from one thread. This module
+does not import pyspark: `readers.py` converts Spark's types.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ log = logging.getLogger(__name__)
 _BATCHES_BEFORE_AHEAD = 2
 """Number of batches that a run must deliver before it writes the next batch in advance.
 
-So a run of one batch leaves no unread batch in the log.
+So a run that delivers only one batch leaves no unread batch in the log.
 """
 
 
@@ -59,9 +59,9 @@ class LogConsumer:
     ) -> None:
         """Keep the parameters; send nothing before the first call.
 
-        settings: options of the log. store: used in place of the store that the settings name.
-        removals: deletes blobs of large bodies; used in place of removals from the container that
-        the options name.
+        settings: options of the log. store: replaces the store that `settings` names.
+        removals: deletes the blobs of large bodies; replaces deletes in the container that the
+            options name.
         """
         if config.claim_check:  # `SegmentBodies` deletes a blob with its segment
             removals = removals or removals_for(config.claim_check, runtime.make_workers)
@@ -75,7 +75,7 @@ class LogConsumer:
         self.initial: OffsetJson = QueueOffset(self._account).to_json()
         """Offset of a query that has read nothing. The offset is the same in every run, with or
         without a log."""
-        self._commits = CommitTracker(self.initial)  # for batches from before the query had a log
+        self._commits = CommitTracker(self.initial)  # for batches read before there was a log
         self._builder, self._suspects = engine.builder, engine.suspects
         self._restored = RestoredBatches(engine, self._commits)
         self._runtime = runtime
@@ -85,7 +85,8 @@ class LogConsumer:
             settings.retention.batches,
             keep_s=settings.retention.seconds,
             lose=not settings.fail_on_data_loss,
-            removes=removals is None,  # if False, `bodies` removes segments, after their blobs
+            removes=removals
+            is None,  # if False, `bodies` removes a segment after the segment's blobs
             now=runtime.now,
         )
         progress = ProgressKeeper(engine.holder, runtime.clock, lambda: engine.service_is_ahead)
@@ -100,8 +101,9 @@ class LogConsumer:
         self._is_last = False  # the run may end after the newest batch
 
     def freeze_cutoff(self) -> None:
-        """Restrict the run to messages that were inserted until now, and segments that exist
-        now."""
+        """Restrict the run to messages that were inserted before this call, and to segments that
+        exist now.
+        """
         self.engine.freeze_cutoff()
 
     def latest(self, wanted: Wanted) -> OffsetJson:
@@ -118,7 +120,7 @@ class LogConsumer:
         position = self._read(wanted.start)
         self._batches.take_over(Asked(position))
         if wanted.may_run and self._suspects.isolating:
-            return wanted.start  # a message in a batch with a suspect would become a suspect
+            return wanted.start  # a message in a batch with a suspect becomes a suspect
         if wanted.is_proven:
             self._batches.named(position.number)
             self._batches.delete_logged()
@@ -158,7 +160,7 @@ class LogConsumer:
         self._batches.delete_logged()
         first = max(position.number, self._recovery.after) + 1
         parts = self._batches.rows_of(range(first, last.number + 1))
-        # as the last step, because abandoning a batch needs the logged receipts
+        # last, because abandoning a batch needs the receipts that the log has
         self.engine.start_renewing()
         if last.number == self._batches.head:
             self._prefetch()
@@ -177,12 +179,12 @@ class LogConsumer:
         self._batches.committed(position.number)
 
     def give_back(self, offset: OffsetJson, timeout_s: float) -> bool | None:
-        """Abandon a batch of this run whose rows Spark never requested.
+        """Abandon a batch of this run, if Spark never requested its rows.
 
         The messages are delivered again.
 
-        Returns False with deleteAfter=log, because only the log has the messages. Returns None for
-        a batch that an earlier run wrote. Also raises TimeoutError.
+        With deleteAfter=log, returns False and abandons nothing, because only the log has the
+        messages. Returns None for a batch that an earlier run wrote. Also raises TimeoutError.
         """
         number = self._read(offset).number
         given = self._runtime.make_workers(1, "mark").submit(
@@ -198,8 +200,8 @@ class LogConsumer:
         return replace(self.engine.report(), log=self._batches.report())
 
     def close(self) -> None:
-        """Stop renewals, finish deletes, write a last mark, and release messages that are in no
-        segment.
+        """Stop renewing leases, finish deletes, write a last mark, and release messages that are in
+        no segment.
 
         Messages in a segment stay leased: the next run delivers them again.
         """
@@ -212,7 +214,7 @@ class LogConsumer:
     def _last_mark(self) -> None:
         """Write the last mark. Wait only a few seconds, because a store may retry for a minute."""
         marking = self._runtime.make_workers(1, "mark")
-        with contextlib.suppress(RuntimeError):  # no thread can be started
+        with contextlib.suppress(RuntimeError):  # the interpreter can start no thread any more
             mark = marking.submit(lambda: self._batches.mark_if_due(at_once=True, has_ended=True))
             futures.wait([mark], LAST_WORDS_S)
 
@@ -237,9 +239,9 @@ class LogConsumer:
     def _plan_from_before(
         self, start: Mapping[str, Any], end: OffsetJson, *, is_proven: bool
     ) -> list[bytes]:
-        """Release the messages of a batch from before the query had a log.
+        """Release the messages of a batch that the query read before it had a log.
 
-        The messages return and are then written to a segment.
+        The messages are dequeued again, and the new batch is written to a segment.
         """
         plan = self._commits.plan(start, end)
         if is_proven:

@@ -1,5 +1,6 @@
-"""Abandon batches of the driver's log that keep failing, and find the message that makes them
-fail."""
+"""Abandons batches of the driver's log that keep failing, and finds the message that makes them
+fail.
+"""
 
 from __future__ import annotations
 
@@ -25,12 +26,13 @@ DELETE_AFTER = "deleteAfter"
 
 
 class FailedBatches:
-    """Decides whether to abandon batches of other processes that Spark asks for again.
+    """Decides which batches to abandon, if earlier processes wrote them and Spark asks for them
+    again.
 
     Used by one thread.
 
-    Its methods raise LogConflict, LogDamaged, ServiceError. After an error, there is no decision,
-    or the decision is in the log and the next run carries out the decision.
+    Its methods raise LogConflict, LogDamaged, ServiceError. After an error, either nothing was
+    decided, or the decision is in the log and the next run carries it out.
     """
 
     def __init__(
@@ -44,19 +46,19 @@ class FailedBatches:
         """deletes_at_once: deleteAfter is log."""
         self._engine = engine
         self._progress = progress
-        # released at the start, and in no new batch yet
+        # messages released at the start that are in no new batch yet
         self._to_come: dict[MessageKey, Lease] = {}
         self._rule = IsolationRule.of(engine.config)
         self._suspects, self._holder, self._builder = engine.suspects, engine.holder, engine.builder
         self._deletes_at_once = deletes_at_once
         self._log = wal
-        # batches deleted before their commit, without a note in the header
+        # batches whose messages are deleted before the commit, although the header does not say so
         self._to_be_said: set[int] = set()
-        # batches of other processes that get an attempt in this process
+        # batches of other processes that this process tries to run
         self._tried: set[int] = set()
 
     def taken_over(self, segment: Segment) -> None:
-        """Carry out the outcome of an abandoned batch.
+        """Release or settle the messages of this segment, if its batch was abandoned.
 
         Called once for each segment whose messages are held.
         """
@@ -73,7 +75,9 @@ class FailedBatches:
             self._engine.settle(segment.number)
 
     def go_on(self) -> None:
-        """Resume with the findings of earlier runs. Called once, after the log was taken over."""
+        """Load the findings of earlier runs about suspects. Called once, after the takeover of the
+        log.
+        """
         self._builder.come_again([*self._to_come.values()])
         if self._rule is not None:
             self._suspects.restore(self._log.outcomes.newest_findings)
@@ -81,7 +85,7 @@ class FailedBatches:
     def may_settle(self, number: int) -> bool:
         """Return True if this batch's messages may be deleted: the batch was not abandoned.
 
-        After True, no process can abandon the batch.
+        After this method has returned True, no process can abandon the batch.
         """
         was_given_up = self.is_given_up(number)
         is_open = self._rule is not None or self._log.outcomes.has_attempts(number)
@@ -103,8 +107,8 @@ class FailedBatches:
         """Abandon this batch of this run, which delivered no rows. Returns True if its messages are
         delivered again.
 
-        Returns False with deleteAfter=log, because the messages are deleted and only the log has
-        them.
+        With deleteAfter=log, returns False and abandons nothing: the messages are deleted, and only
+        the log has them.
         """
         if self._deletes_at_once:
             return False
@@ -115,15 +119,15 @@ class FailedBatches:
         return final is BatchOutcome.SPLIT
 
     def is_given_up(self, number: int) -> bool:
-        """Return True if the batch was abandoned, so that it has no rows."""
+        """Return True if the batch was abandoned. An abandoned batch has no rows."""
         outcome = self._log.outcomes.on(number)
         return outcome is not None and outcome.gives_up
 
     def gives_up(self, segment: Segment, *, is_alone: bool) -> bool:
-        """Return True if this batch has no rows, because it was abandoned before or is abandoned by
-        this call.
+        """Abandon this batch if it failed too often. Returns True if the batch is abandoned, now or
+        before.
 
-        is_alone: Spark's batch has no other segment.
+        is_alone: Spark reads this segment as a batch of its own.
         """
         number = segment.number
         if self.is_given_up(number):
@@ -145,12 +149,11 @@ class FailedBatches:
         return True
 
     def _decide(self, segment: Segment, attempts: int, *, is_alone: bool) -> BatchOutcome:
-        """Decide the outcome of a failed batch, unless the batch has an outcome. Returns the
-        outcome."""
+        """Return the outcome of a failed batch. Decides the outcome if the batch has none."""
         number, suspects = segment.number, self._suspects
         keys = [message.key for message in segment.messages]
-        # All attempts at a batch of suspects count as one failure, because it is unknown whether
-        # earlier processes ran the batch.
+        # All attempts to run a batch of suspects count as one failure, because it is unknown
+        # whether the earlier processes did run the batch.
         times = 1 if segment.header.suspect else attempts
         error = found(f'"segment":"{segment.digest[:16]}')
         suspects.batch_failed(number, keys, times=times, is_alone=is_alone, error=error)
@@ -174,7 +177,7 @@ class FailedBatches:
         )
 
     def _warn_if_deleted(self, segment: Segment) -> None:
-        """Log a warning, once, if a batch that may fail again cannot be abandoned."""
+        """Log a warning, once, that this batch cannot be abandoned, if it is not committed."""
         number, committed = segment.number, self._log.state.progress.committed
         if self._rule is not None and number > committed:
             self._tried.add(number)
@@ -197,9 +200,9 @@ class FailedBatches:
         self._builder.come_again([lease for _, lease in segment.received])
 
     def _release(self, number: int, messages: int) -> None:
-        """Release the messages of a batch, and drop them from the ledger.
+        """Release the messages of a batch, and remove the messages from the ledger.
 
-        The messages then return like messages that were never read.
+        The next dequeue of these messages is treated like the first.
         """
         self._holder.release_batch(number)
         with self._holder.locked_ledger as ledger:

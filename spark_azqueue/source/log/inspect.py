@@ -15,7 +15,7 @@ from .log import WriteAheadLog
 from .state import LogState
 
 HEADERS_AT_MOST = 200
-"""Maximum number of batches with undeleted messages that are read to count messages."""
+"""Maximum number of segments that are read to count the messages that are not deleted."""
 
 
 class LogContents:
@@ -42,7 +42,7 @@ class LogContents:
         return [each for each in entries if number_in(each.name)]
 
     def is_held(self, each: Stored) -> bool:
-        """Return False for a segment that may be removed."""
+        """Return False if this segment may be removed."""
         return (number_in(each.name) or 0) > self.state.floor
 
     def read_newest(self) -> int:
@@ -58,9 +58,10 @@ class LogContents:
         return [each for each in numbers if (outcome := outcomes.on(each)) and outcome.gives_up]
 
     def known(self) -> tuple[int, bool]:
-        """Return a number of messages, and whether all messages were counted.
+        """Return the number of messages in the log that may not be deleted yet, and True if it is
+        exact.
 
-        The number counts messages in the log that may not be deleted yet.
+        The number is too low if the log has more than `HEADERS_AT_MOST` such segments.
         """
         progress = self.state.progress
         first = max(progress.done, self.state.floor) + 1

@@ -1,7 +1,7 @@
 """Write-ahead log of one query: its identity, its claim, and its segments.
 
 Each segment number is written once. The existing numbers are read from the folder once, after the
-claim. After that, only this process adds numbers.
+claim. After the claim, only this process adds numbers.
 """
 
 from __future__ import annotations
@@ -41,8 +41,9 @@ from .state import LogOffset, LogState, new_floor
 log = logging.getLogger(__name__)
 
 _TRIES = 5
-"""Maximum number of times that another process may replace a mark, or a list of pending deletes,
-during one survey."""
+"""Maximum number of times that a read is repeated because another process has replaced the mark, or
+the list of pending deletes.
+"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,8 +75,9 @@ class WriteAheadLog(Journal):
     ) -> None:
         """Keep the parameters; send nothing before `open`.
 
-        retention: number of segments that are kept before the committed segment. keep_s: minimum
-        age in seconds of a segment that is removed; None for no minimum. now: seconds since 1970.
+        retention: number of segments that are kept before the newest committed segment. keep_s: a
+        segment is removed only if it is at least this many seconds old; None for no limit. now:
+        seconds since 1970.
         lose: failOnDataLoss is false. removes: if true, segments are removed as soon as possible;
         if false, the caller removes the segments that `take_removable` yields.
         """
@@ -122,7 +124,7 @@ class WriteAheadLog(Journal):
         above = self._highest_claim()
         claim = Claim.take(self, self.writer, above=above)
         state = self.survey(floor_if_empty)
-        if state.progress.claim >= claim.number:  # a newer claim existed, and was removed
+        if state.progress.claim >= claim.number:  # a newer claim was made, then removed
             raise another_writer(self.where)
         self.outcomes.find()
         if self.outcomes.highest > state.head:
@@ -151,8 +153,8 @@ class WriteAheadLog(Journal):
         lists: set[PendingList] = set()
         while True:
             progress, floor = self._newest_progress(floor_if_empty)
-            # If a list is missing, a newer header or mark may name another list. Only if not, the
-            # list is lost.
+            # If a list is missing, its writer may have replaced it: a newer header or mark then
+            # names another list. If the newest header or mark still names it, the list is lost.
             is_final = progress.pending_list in lists or len(lists) >= _TRIES
             whole = self._pending.whole(progress, is_final=is_final)
             if whole is not None:
@@ -161,11 +163,11 @@ class WriteAheadLog(Journal):
                 lists.add(progress.pending_list)
 
     def _newest_progress(self, floor_if_empty: int) -> tuple[LogProgress, int]:
-        """List the segments. Returns the progress of the mark or of the header, whichever is newer,
-        and the floor.
+        """List the segments. Returns the progress from the newest mark or header, whichever is
+        newer, and the floor.
 
-        The mark is read before the segments are listed. So the list has the segments that the mark
-        names, even if another process writes at the same time.
+        The mark is read before the segments are listed. So the listing contains the segments that
+        the mark names, even if another process writes at the same time.
         """
         progress = self._mark = newest_mark(self)
         self.segments.list()
@@ -182,7 +184,7 @@ class WriteAheadLog(Journal):
         """Return the highest claim number in marks, in lists of pending deletes, and in the newest
         header.
 
-        The claim objects are not read, because they may have been removed.
+        The claim objects are not read, because old claim objects are removed.
         """
         found = (*self.store.names(names.MARKS), *self.store.names(names.PENDING))
         tagged = (tagged_in(each) for each in found)
@@ -195,9 +197,11 @@ class WriteAheadLog(Journal):
         self._claim.check()
 
     def skip_to(self, number: int) -> None:
-        """Never write segments with numbers up to this number: these segments are lost.
+        """Record that the segments up to this number are lost, so that their numbers are never used
+        again.
 
-        If the log is too far behind this number, the floor is raised as well; see `LogState.of`.
+        If too many segments are lost, the floor is raised to this number as well; see
+        `LogState.of`.
         """
         is_far = is_too_long(range(self.state.head, number))
         floor = number if is_far else self.state.floor
@@ -256,15 +260,16 @@ class WriteAheadLog(Journal):
         if not self.is_ours(name, data):
             raise another_writer(self.where)
         self.state = replace(self.state, progress=progress)
-        # the next process may be about to read the marks that are deleted below
+        # a process with a newer claim may be reading the marks that are deleted below
         self._claim.check()
         for name in before:
             self.store.delete(name)
         self._pending.in_mark(written)
 
     def _old(self) -> int | None:
-        """Return the number up to which segments are old enough to be removed; None if the age does
-        not matter."""
+        """Return the newest segment that is old enough to be removed; None if segments of any age
+        may be removed.
+        """
         if self._keep_s is None:
             return None
         before = self._now() - self._keep_s
@@ -276,19 +281,19 @@ class WriteAheadLog(Journal):
         return replace(progress, claim=self._claim.number, sequence=self._sequence)
 
     def _is_there(self, segment: Segment) -> bool:
-        """Return True if an earlier try of this process's own put has created the segment."""
+        """Return True if the segment exists because an earlier try of the same put created it."""
         try:
             return self.segments.read(segment.number).digest == segment.digest
         except LogDamaged:
             return False
 
     def removable(self, number: int) -> Segment | None:
-        """Read a segment of `take_removable`. Returns None if the segment may never have been a
-        batch.
+        """Read a segment that `take_removable` yielded. Returns None if the segment may never have
+        been a batch.
 
-        After a segment is removed, a process that was paused in its put may write a segment with
-        the same number. So a segment that existed at the start counts only if the next segment
-        names its digest.
+        After a segment is removed, a process that was paused during its put may still write a
+        segment with the same number. So a segment that existed at the start is trusted only if the
+        header of the next segment names its digest.
         """
         if number > self._floor:
             return self.segments.read(number)
@@ -303,10 +308,10 @@ class WriteAheadLog(Journal):
             yield self._removable.popleft()
 
     def put_back(self, number: int) -> None:
-        """Make this segment the next of `take_removable`.
+        """Make this segment the next segment that `take_removable` yields.
 
-        Segments must be removed in order, because the next segment proves that this segment was a
-        batch.
+        Segments must be removed in order, because the header of the next segment proves that this
+        segment was a batch.
         """
         self._removable.appendleft(number)
 
@@ -338,7 +343,7 @@ def newest_mark(journal: Journal) -> LogProgress:
         except LogDamaged as error:
             log.warning("%s; the mark is ignored: readers of the log do not need it", error)
             break
-        if found is not None:  # if None, the writer has replaced the mark
+        if found is not None:  # if None, the writer has replaced this mark by a newer mark
             return found
     return LogProgress()
 
@@ -377,7 +382,9 @@ class SegmentReader:
         return segment
 
     def keep(self, segment: Segment) -> None:
-        """Keep this segment for the next `take`, because it is delivered first."""
+        """Keep this segment in memory for the next `take`, because Spark requests this segment
+        first.
+        """
         self._kept = segment
 
     def take(self, number: int) -> Segment | None:
@@ -386,9 +393,9 @@ class SegmentReader:
         return kept if kept and kept.number == number else self.read(number)
 
     def known(self, segment: Segment) -> LogOffset:
-        """Keep and return the offset that ends with this segment.
+        """Remember and return the offset whose last batch is this segment.
 
-        Called when the segment was read or written.
+        Called after the segment was read or written.
         """
         offset = self._offsets[segment.number] = LogOffset(
             self._config.account.name,
@@ -402,11 +409,13 @@ class SegmentReader:
         return offset
 
     def offset(self, number: int) -> LogOffset:
-        """Return the offset that ends with a segment that exists."""
+        """Return the offset whose last batch is this segment. The segment must exist."""
         return self._offsets.get(number) or self.known(self._log.segments.read(number))
 
     def forget_before(self, number: int) -> None:
-        """Drop the offsets below this number, which are committed and not requested again."""
+        """Remove the offsets below this number from memory, because committed offsets are not
+        requested again.
+        """
         for each in [each for each in self._offsets if each < number]:
             del self._offsets[each]
 

@@ -1,11 +1,12 @@
 """Names of the objects of a log. Numbers have twelve digits, so names sort by number.
 
-log.json the log's identity, written once seg/<number> a segment: the messages of one batch
-claims/<number>-<writer> the process that may write; only the claim with the highest number is valid
-marks/<claim>-<sequence> progress of deletes that is newer than the newest segment
-pending/<claim>-<sequence> a long list of pending deletes, named by headers and marks
-attempts/<number>-<writer> Spark asked this process for a segment of another process
-outcomes/<number> the final outcome of a batch
+log.json                    the log's identity, written once
+seg/<number>                a segment: the messages of one batch
+claims/<number>-<writer>    a process that may write; only the highest number is valid
+marks/<claim>-<sequence>    progress of deletes that is newer than the newest segment
+pending/<claim>-<sequence>  a long list of pending deletes, named by headers and marks
+attempts/<number>-<writer>  Spark asked this writer for a segment of another process
+outcomes/<number>           the final outcome of a batch
 """
 
 from __future__ import annotations
@@ -31,10 +32,10 @@ def pending(claim_number: int, sequence: int) -> str:
 
 
 def attempt(number: int, writer: str) -> str:
-    """Name of the mark that Spark asked a process for a segment of another process."""
+    """Name of the object of an attempt by `writer` to run a batch of another process."""
     return f"{ATTEMPTS}/{number:012d}-{writer}"
 
 
 def outcome(number: int) -> str:
-    """Name of the outcome of a batch."""
+    """Name of the object that stores the outcome of a batch."""
     return f"{OUTCOMES}/{number:012d}"

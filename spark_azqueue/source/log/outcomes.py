@@ -5,9 +5,9 @@ object decides. So a batch whose messages are deleted is never abandoned, and an
 never has its messages deleted. This guarantee holds even if two processes run the query, or if a
 checkpoint was rolled back.
 
-Attempts are counted by objects `attempts/<number>-<writer>`: one object for each process that Spark
-asked for a segment of another process. The newest outcome also stores the findings about suspects,
-so findings and outcome change together.
+The attempts to run a batch are counted by objects `attempts/<number>-<writer>`: there is one object
+for each process that Spark asked for a segment of another process. The newest outcome also stores
+the findings about suspects. So one write changes both.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ class BatchOutcome(enum.Enum):
     COMMITTED = "committed"
     """The batch keeps its rows forever, and its messages are deleted."""
     SPLIT = "split"
-    """The batch was abandoned: it has no rows, and its messages return in smaller batches."""
+    """The batch was abandoned: it has no rows, and later, smaller batches have its messages."""
     POISON = "poison"
     """The batch was abandoned: its only message was copied to the poison queue, and is deleted."""
 
@@ -70,8 +70,7 @@ class BatchOutcomes:
 
     @property
     def highest(self) -> int:
-        """Highest number of a batch that has an outcome or attempts; 0 if there is no such
-        batch."""
+        """Highest number of a batch that has an outcome or attempts; 0 without such a batch."""
         return max((*self._listed, *self._attempts), default=0)
 
     def up_to(self, number: int) -> set[int]:
@@ -101,8 +100,7 @@ class BatchOutcomes:
     def decide(
         self, number: int, outcome: BatchOutcome, findings: Findings | None = None
     ) -> Decided:
-        """Store this outcome of a batch, unless the batch has an outcome. Returns the final
-        outcome.
+        """Store this outcome, unless the batch already has an outcome. Returns the batch's outcome.
 
         findings: findings about suspects, stored with the outcome.
         """
@@ -128,13 +126,15 @@ class BatchOutcomes:
             self._known[number - 1] = Decided(before.outcome, Findings())
 
     def attempts(self, number: int) -> int:
-        """Return the number of processes that Spark asked for this batch of another process."""
+        """Return the number of processes that tried to run this batch after the process that wrote
+        it.
+        """
         return len(self._attempts.get(number, ()))
 
     def replayed(self, number: int) -> int:
-        """Record that Spark asked this process for a batch of another process.
+        """Record that this process tries to run a batch that another process wrote.
 
-        Returns the number of processes that Spark asked for the batch.
+        Returns the number of processes that tried to, including this process.
         """
         data = sealed({"writer": self._writer})
         self._journal.store.put_new(names.attempt(number, self._writer), data)
@@ -142,19 +142,18 @@ class BatchOutcomes:
         return self.attempts(number)
 
     def has_attempts(self, number: int) -> bool:
-        """Return True if, before the claim, Spark asked a process for this batch of another
-        process."""
+        """Return True if a process tried to run this batch after the process that wrote it."""
         return number in self._attempts
 
     def names_of(self, number: int) -> list[str]:
-        """Return the names of the objects of a batch."""
+        """Return the names of the objects with the outcome and the attempts of a batch."""
         attempts = [names.attempt(number, writer) for writer in self._attempts.get(number, ())]
         return [names.outcome(number), *attempts] if number in self._listed else attempts
 
     def forget(self, number: int) -> None:
-        """Drop the outcome and attempts of a batch whose segment is removed.
+        """Remove the outcome and attempts of a batch from memory, because its segment is removed.
 
-        The number is not used again.
+        The batch's number is not used again.
         """
         self._listed.discard(number)
         self._known.pop(number, None)

@@ -1,9 +1,9 @@
-"""Progress of a log, as headers and marks store it. Pure values, except `PendingLists`.
+"""Progress of a log, which headers and marks store. Pure values, except `PendingLists`.
 
-A long list of pending deletes is stored in a separate object, so that not every segment repeats the
-list. `pending/<claim>-<sequence>` holds the list that the holder of the claim wrote. Later headers
-and marks name the list, say which of its deletes are no longer pending, and add new pending
-deletes. When many pending deletes were added, a new list is written.
+A long list of pending deletes is stored in a separate object, so that the headers of the segments
+do not repeat the list. The holder of a claim writes the list as `pending/<claim>-<sequence>`. Later
+headers and marks name this list, state which of its deletes are no longer pending, and add new
+pending deletes. When many pending deletes have been added, a new list is written.
 """
 
 from __future__ import annotations
@@ -108,17 +108,18 @@ class PendingList(NamedTuple):
 class LogProgress:
     """Progress of a log.
 
-    claim, sequence: the holder of claim `claim` wrote this progress as version `sequence`. named:
-    the newest segment that Spark's checkpoint is known to contain. committed: the newest segment
-    that is proven to be committed. done: number of the segment up to which each delete has an
-    outcome. pending: pending deletes of segments up to `done`; these messages may return. began:
-    the first batch of the newest checkpoint; None if an earlier release wrote the progress, or if
-    Spark has not named a batch yet. hidden: number of messages of abandoned batches that may still
-    be leased. hidden_until: time at which the last lease of these messages and of pending deletes
-    ends, in seconds since 1970; 0 if unknown. leased_s: longest lease of the process in seconds; 0
-    if an earlier release wrote the progress. has_ended: the process that wrote the progress stopped
-    normally, and leased no messages afterwards. pending_list: list of the other pending deletes;
-    None if `pending` contains all pending deletes.
+    claim, sequence: the holder of claim `claim` wrote this progress as its version `sequence`.
+    named: the newest segment that Spark's checkpoint is known to contain. committed: the newest
+    segment that is proven to be committed. done: in segments up to this number, every delete has
+    succeeded or is in `pending`. pending: pending deletes of segments up to `done`; these messages
+    may be delivered again. began: the first batch of the newest checkpoint; None if an earlier
+    release wrote the progress, or if Spark has not named a batch yet. hidden: number of messages of
+    abandoned batches whose leases may not have ended. hidden_until: time at which the last lease of
+    these messages and of `pending` ends, in seconds since 1970; 0 if unknown. leased_s: longest
+    lease that the process requests, in seconds; 0 if an earlier release wrote the progress.
+    has_ended: the process that wrote the progress stopped normally, and leased no messages
+    afterwards. pending_list: list of the other pending deletes; None if `pending` contains all
+    pending deletes.
     """
 
     claim: Annotated[int, COUNT] = 0
@@ -186,7 +187,7 @@ class LogProgress:
 
 def _hidden_until(found: Mapping[str, Any]) -> int:
     until = number_or_0(found, "hidden_until")
-    if until > LATEST - _A_DAY_S:  # a day less, because clocks may differ
+    if until > LATEST - _A_DAY_S:  # one day is subtracted, because clocks may differ
         raise Damaged("'hidden_until' is not valid")
     return until
 
@@ -197,7 +198,7 @@ _VALUES_AT_MOST = MESSAGE_VALUES * PENDING_AT_MOST + 100
 """Maximum number of JSON values in a mark, or in a list of pending deletes."""
 
 MARK_AT_MOST = MESSAGE_BYTES * PENDING_AT_MOST + 2**16
-"""Maximum bytes of a mark, or of a list of pending deletes."""
+"""Maximum size of a mark, or of a list of pending deletes, in bytes."""
 
 SEGMENT_VERSION = 1
 VERSION_WITH_LIST = 2
@@ -231,7 +232,7 @@ class SegmentHeader:
 
     prev: digest of the previous segment; "" for the first segment of a log. floor: number up to
     which segments may be removed. queues: the queues that were read. reading: the options that turn
-    messages into rows, by name. cut: number of rows in each partition. oldest: insertion time of
+    messages into rows, by name. cut: number of rows of each partition. oldest: insertion time of
     the oldest message, in seconds since 1970; None if unknown. suspect: one of the messages may be
     poison. status: one line about the isolation of poison messages. columns: version of the
     messages' columns.
@@ -271,18 +272,19 @@ class SegmentHeader:
 
 
 IN_PLACE = 100
-"""Maximum number of pending deletes that are stored in the header itself.
+"""Maximum number of pending deletes that a header stores without a separate list.
 
-A header with this number of pending deletes has about 10 KiB.
+100 pending deletes take about 10 KiB.
 """
 
 
 _SHARE = 32
-"""A new list is written when the added pending deletes are more than 1/32 of the old list."""
+"""A new list is written when more than 1/32 as many pending deletes were added as the old list has.
+"""
 
 
 class PendingLists:
-    """Lists of pending deletes in a log's folder. Used by one thread.
+    """The lists of pending deletes in a log's folder. Used by one thread.
 
     Raises ServiceError, and LogDamaged for a list that is needed and cannot be read.
     """
@@ -298,11 +300,11 @@ class PendingLists:
         self._in_mark: PendingList | None = None
 
     def whole(self, progress: LogProgress, *, is_final: bool = True) -> LogProgress | None:
-        """Return this progress with all pending deletes, including those in its list. Changes
-        nothing.
+        """Return this progress with all pending deletes, including the pending deletes in its list.
+        Writes nothing.
 
-        is_final: treat a missing list as lost. If false, a missing list returns None, because its
-        writer may have replaced the list in the meantime.
+        is_final: a missing list is treated as lost. If false, this method returns None for a
+        missing list, because the writer may have replaced the list in the meantime.
         """
         if progress.pending_list is None:
             return progress
@@ -314,8 +316,9 @@ class PendingLists:
         return replace(progress, pending=left + progress.pending, pending_list=None)
 
     def find(self, header: LogProgress | None, mark: LogProgress | None) -> None:
-        """Find the lists that exist, and the lists that the newest header and mark name. Called
-        once, after the claim."""
+        """Find the existing lists, and the lists that the newest header and mark name. Called once,
+        after the claim.
+        """
         self._listed = {
             (tagged.number, int(tagged.tag))
             for tagged in map(tagged_in, self._journal.store.names(names.PENDING))
@@ -325,8 +328,8 @@ class PendingLists:
         self._in_mark = mark.pending_list if mark else None
 
     def shortened(self, progress: LogProgress) -> LogProgress:
-        """Return this progress in the form for a header or a mark. Writes a new list if a new list
-        is due.
+        """Return this progress as a header or mark stores it. Writes a new list if too many pending
+        deletes are in no list.
 
         Only the newest `PENDING_AT_MOST` pending deletes are kept.
         """
@@ -348,16 +351,15 @@ class PendingLists:
         return replace(progress, pending=tuple(came), pending_list=named)
 
     def in_header(self, progress: LogProgress) -> None:
-        """Record that the newest segment has this progress in its header, and remove unused
-        lists."""
+        """Record that the newest segment's header has this progress. Then remove unused lists."""
         self._in_header = progress.pending_list
         self._remove_older_than(progress)
 
     def in_mark(self, progress: LogProgress) -> None:
-        """Record that a mark with this progress exists, and remove unused lists.
+        """Record that a mark with this progress exists. Then remove unused lists.
 
-        The list that the newest header names is kept as well, because the header is used if the
-        mark is damaged.
+        The list that the newest header names is kept as well: if the mark is damaged, the header is
+        used.
         """
         self._in_mark = progress.pending_list
         self._remove_older_than(progress)
@@ -390,7 +392,8 @@ class PendingLists:
         """Remove lists that are older than `written` and that neither the newest header nor the
         newest mark names.
 
-        A list that is not older is kept, because a fenced process may be about to name this list.
+        Lists that are not older are kept: a process that is fenced, but does not know it yet, may
+        be about to name such a list.
         """
         kept = {(each.claim, each.sequence) for each in (self._in_header, self._in_mark) if each}
         old = {names.pending(*age): age for age in sorted(self._old(written, kept))}

@@ -1,6 +1,6 @@
-"""Takes over a log that earlier runs wrote.
+"""Makes this run the writer of a log that earlier runs wrote.
 
-The takeover decides whether the query may use the log, and which messages the query holds.
+Decides whether the query may use the log, and which messages of earlier runs the query must delete.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ log = logging.getLogger(__name__)
 
 
 class Asked(NamedTuple):
-    """Position of the query, as Spark reports it.
+    """Position of the query, which Spark passes in a call.
 
     end: end of the batch that Spark asks for; None if it asks for no batch.
     """
@@ -41,7 +41,7 @@ class Asked(NamedTuple):
 
 
 class LogRecovery:
-    """Takes over the log, once in a run. Used by one thread at a time.
+    """Makes this run the writer of the log, once. Used by one thread at a time.
 
     Its methods raise CheckpointMismatch, LogConflict, LogDamaged, LostSegment, ServiceError.
     """
@@ -64,7 +64,7 @@ class LogRecovery:
         self._failures = failures
         self._segments = segments
         self._clock = clock
-        # segments that were read before the log is taken over
+        # segments read before the takeover
         self._found: dict[int, Segment | None] = {}
         self.after = 0
         """Batches up to this number are not delivered."""
@@ -76,10 +76,10 @@ class LogRecovery:
         """
 
     def take_over(self, asked: Asked) -> bool:
-        """Become the log's writer, and hold the messages that earlier runs left in the log.
+        """Become the log's only writer, and take over the leases of messages of earlier runs.
 
         Returns False if this process had already taken over the log. After an error, the next call
-        repeats everything.
+        repeats every step.
         """
         if self.is_done:
             return False
@@ -91,7 +91,7 @@ class LogRecovery:
         # The checkpoint is compared twice. The comparison before the claim ensures that a refused
         # start does not stop a running query. The comparison after the claim is needed because the
         # running query may have written in the meantime. If an offset names the log, the log must
-        # have segments; a log without segments is behind the checkpoint.
+        # have segments; a log without segments would be behind the checkpoint.
         floor = 0 if asked.start.is_of_log else asked.start.number
         self._check(self._log.survey(floor), asked)
         state = self._log.claim(floor)
@@ -104,7 +104,7 @@ class LogRecovery:
         self._fits(asked)
         if asked.start.is_of_log:
             self.compare(asked.start)
-        self.is_done = True  # as the last step
+        self.is_done = True  # last
         return True
 
     def _restore(self, state: LogState) -> int:
@@ -135,30 +135,30 @@ class LogRecovery:
                 if number == self.after + 1:
                     self._segments.keep(segment)
                 self._failures.taken_over(segment)
-        # another process may have deleted messages since the segments were read
+        # do not reuse them: another process may have deleted messages since the segments were read
         self._found.clear()
         return leased_before_s
 
     def _hidden_until(self, progress: LogProgress) -> float:
-        """Return the time at which the last lease on a pending delete of earlier runs ends, by this
-        process's clock."""
+        """Return the end of the last lease on a message with a pending delete, by this machine's
+        clock.
+        """
         until = progress.hidden_until - self._engine.service_is_ahead
         if progress.has_ended and self._log.claim_number == progress.claim + 1:
             return until
-        # A killed process may have leased such a message again just before the kill.
+        # A process that was killed may have dequeued such a message just before the kill.
         longest_s = self._holder.lengths.longest_s()
         return max(until, self._clock() + max(_leased_s(progress), longest_s))
 
     # ── does the checkpoint fit? ──────────────────────────────────────────────────────────────────
 
     def check_forward(self, start: LogOffset, end: LogOffset) -> None:
-        """Raise CheckpointMismatch if Spark's next batch would end at or before the end of the last
-        batch."""
+        """Raise CheckpointMismatch if `end` is not after `start`."""
         if start.is_of_log and end.number <= start.number:
             raise begun_again_behind(self._log.where, start.number, end.number)
 
     def compare(self, position: LogOffset) -> None:
-        """Check that a segment has the digest that the checkpoint names."""
+        """Check that the segment at this position has the digest that the checkpoint names."""
         self._check_log(position)
         if position.number > self._log.state.floor:
             if self._log.segments.digest(position.number)[:16] != position.segment:
@@ -175,7 +175,7 @@ class LogRecovery:
             first = FirstBatch(self.after, end.number if end else self.after + 1)
             is_new = state.head > state.floor and self._progress.began != first
             self._progress.began = first
-            if is_new:  # a rollback to the first batch needs the start of the first batch
+            if is_new:  # needed if the checkpoint is rolled back to its first batch
                 self._mark()
 
     def _first_segment(self, state: LogState, asked: Asked) -> int:
@@ -195,7 +195,7 @@ class LogRecovery:
     # ── is it the right log? ──────────────────────────────────────────────────────────────────────
 
     def _check(self, state: LogState, asked: Asked) -> None:
-        """Raise an error if a query that starts at this position must not use this log.
+        """Raise an error if a query at this position must not use this log.
 
         Changes nothing in the log.
 
@@ -218,5 +218,5 @@ class LogRecovery:
 
 
 def _leased_s(progress: LogProgress) -> int:
-    """Return the longest lease, in seconds, of the process that wrote this progress."""
+    """Return the longest lease that the writer of this progress requests, in seconds."""
     return min(progress.leased_s, MAX_VISIBILITY_S) or RENEWED_S

@@ -1,4 +1,4 @@
-"""Segments of a log. A segment holds the raw messages of one batch, and a header.
+"""Segments of a log. A segment consists of a header and the raw messages of one batch.
 
 A segment is a frame (`journal/frame.py`): the head of the frame is the header as JSON, and the data
 of the frame is the messages.
@@ -38,7 +38,7 @@ SEGMENT_MAGIC = b"azqueue segment 1\n"
 class Segment:
     """Contents of one batch. The contents never change.
 
-    digest: digest of all bytes, 32 hexadecimal digits.
+    digest: digest of all bytes of the segment, 32 hexadecimal digits.
     """
 
     header: SegmentHeader
@@ -90,7 +90,9 @@ class Segments:
     """
 
     def __init__(self, journal: Journal) -> None:
-        """journal: the log of the segments; every segment must have its id."""
+        """journal: the log that contains the segments; the header of every segment must have the
+        log's id.
+        """
         self._journal = journal
         self._digests: dict[int, str] = {}
         self.sizes: dict[int, int] = {}
@@ -103,8 +105,8 @@ class Segments:
         entries = self._journal.store.entries(names.SEGMENTS)
         found = {number_in(each.name): each for each in entries}
         self.sizes = {number: each.size for number, each in found.items() if number}
-        # A segment of unknown age counts as new, so it is kept. A segment without bytes was just
-        # removed.
+        # A segment of unknown age counts as new, so it is not removed. A segment of 0 bytes was
+        # just removed.
         self.times = {
             number: each.written or (math.inf if each.size else 0.0)
             for number, each in found.items()
@@ -152,8 +154,9 @@ class Segments:
         return self._digests.get(number, "")
 
     def have(self, segment: Segment, size: int, now: float) -> None:
-        """Record that this segment was written. size: bytes of the segment. now: seconds since
-        1970."""
+        """Record that this segment was written. size: size of the segment in bytes. now: seconds
+        since 1970.
+        """
         self._digests[segment.number] = segment.digest
         self.sizes[segment.number] = size
         self.times[segment.number] = now

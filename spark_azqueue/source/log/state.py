@@ -1,10 +1,10 @@
-"""Decisions about a log, made from the names in its folder and the newest header. Pure functions,
-except `ProgressKeeper`.
+"""Decisions about a log, made from the names in its folder and from the newest header. Pure
+functions, except `ProgressKeeper`.
 
-Segments up to `floor` may be removed. Segments from floor + 1 to head exist; a segment in this
-range may be missing only if no reader needs the segment any more, or with failOnDataLoss=false. The
-start of a query and the progress of the log decide where the query resumes. `ProgressKeeper`
-returns the progress for the next header or mark.
+Segments up to `floor` may be removed. Segments from `floor` + 1 to `head` exist. A segment in this
+range may be missing only if its rows are not needed any more, or with failOnDataLoss=false. The
+offset at which a query starts and the progress of the log decide where the query resumes.
+`ProgressKeeper` returns the progress for the next header or mark.
 """
 
 from __future__ import annotations
@@ -45,11 +45,11 @@ _SEGMENT = re.compile(r"[0-9a-f]{16}")
 
 @dataclass(frozen=True, slots=True)
 class LogOffset:
-    """Position in a log: batches up to segment `number`.
+    """Position in a log: the query has read the batches up to segment `number`.
 
-    log: id of the log. segment: first half of the segment's digest. Both are "" for a position from
-    before the query had a log (version 1). oldest: insertion time of the oldest message, in seconds
-    since 1970; None if unknown. status: one line about the isolation of poison messages.
+    log: id of the log. segment: first half of the segment's digest. Both are "" if the position was
+    written before the query had a log (version 1). oldest: insertion time of the oldest message, in
+    seconds since 1970; None if unknown. status: one line about the isolation of poison messages.
     """
 
     account: str
@@ -78,7 +78,7 @@ class LogOffset:
 
     @property
     def is_of_log(self) -> bool:
-        """False for a position from before the query had a log."""
+        """False if the position was written before the query had a log."""
         return self.log != ""
 
     @classmethod
@@ -103,7 +103,7 @@ class LogOffset:
 
 @dataclass(frozen=True, slots=True)
 class LogState:
-    """Existing segments, and the progress of the log."""
+    """Range of the existing segments, and the progress of the log."""
 
     floor: int
     head: int
@@ -111,7 +111,7 @@ class LogState:
 
     @property
     def not_done(self) -> range:
-        """Segments with deletes that may have no outcome yet."""
+        """Segments whose messages may not all be deleted yet."""
         return range(max(self.progress.done, self.floor) + 1, self.head + 1)
 
     @classmethod
@@ -127,12 +127,12 @@ class LogState:
     ) -> LogState:
         """Create the state from the numbers in the folder.
 
-        Raises LostSegment if a needed segment is missing. Raises LogDamaged if more segments are
-        missing than a log can have. lose: failOnDataLoss is false. A missing segment is not needed
-        if its batch is committed and its messages are deleted: no rows are lost, unless the
-        checkpoint is rolled back to this segment. known: the highest number that outcomes name. A
-        number is never used twice, even if the newest segments were lost, because the outcome of
-        the lost segment would be applied to the new segment.
+        Raises LostSegment if a needed segment is missing. Raises LogDamaged if more segments in a
+        row are missing than a log can have. lose: failOnDataLoss is false. A missing segment is not
+        needed if its batch is committed and its messages are deleted: its rows are lost only if the
+        checkpoint is rolled back to before this segment. known: highest number of a segment with an
+        outcome. If the newest segments were lost, their numbers are not used again, because the
+        outcome of a lost segment would be applied to the new segment.
         """
         above = sorted(number for number in numbers if number > floor)
         newest = above[-1] if above else floor
@@ -157,10 +157,10 @@ def first_segment(
 ) -> int:
     """Return the segment after which the query resumes. start: offset at which the query starts.
 
-    choice: option for a new checkpoint with a used log. lose: failOnDataLoss is false. end: end of
-    the batch that Spark asks for, or None. If the checkpoint already has a batch, the checkpoint is
-    not new: it was rolled back, or its first batch did not finish. Raises CheckpointMismatch or
-    LostSegment.
+    choice: option that says where a new checkpoint starts in a used log. lose: failOnDataLoss is
+    false. end: end of the batch that Spark asks for, or None. If the checkpoint already has a
+    batch, the checkpoint is not new: it was rolled back, or its first batch did not finish. Raises
+    CheckpointMismatch or LostSegment.
     """
     number = start.number
     if not start.is_of_log:
@@ -185,8 +185,7 @@ def first_segment(
 
 
 def _began(start: LogOffset, end: LogOffset, progress: LogProgress) -> int | None:
-    """Return the segment after which the first batch of a checkpoint begins. end: end of this
-    batch.
+    """Return the segment after which the checkpoint's first batch begins. end: end of this batch.
 
     Returns None if unknown. On Spark 4.0 and 4.1, even a refused start leaves its offset in the
     checkpoint.
@@ -198,13 +197,13 @@ def _began(start: LogOffset, end: LogOffset, progress: LogProgress) -> int | Non
 
 
 def _handed_out(progress: LogProgress, end: LogOffset | None) -> int:
-    """Return the newest segment that was delivered.
+    """Return the newest segment whose rows may be in an output.
 
     If this segment is after the query's start, a checkpoint was lost.
 
     end: end of the first batch, if known. If the first batch ends after the newest segment that a
-    checkpoint has named, the batch would combine old rows with new rows, and an output that has the
-    old rows would skip both.
+        checkpoint has named, the batch would combine rows that an output may have with rows that no
+        output has, and this output would skip both.
     """
     joins = end is not None and end.number > progress.named
     return max(progress.committed, progress.named) if joins else progress.committed
@@ -213,7 +212,7 @@ def _handed_out(progress: LogProgress, end: LogOffset | None) -> int:
 def _as_chosen(
     choice: LogStart | None, start: LogOffset, given: int, state: LogState, where: str
 ) -> int:
-    if choice is None or start.number:  # the option is only for a new checkpoint with a new output
+    if choice is None or start.number:  # the option is only for a new output
         raise unknown(where, given, start.number)
     if choice is LogStart.EARLIEST:
         return state.floor
@@ -225,9 +224,9 @@ def new_floor(state: LogState, retention: int, old: int | None = None) -> int:
 
     These segments are committed, their deletes are done, and they are old enough.
 
-    retention: number of segments that are kept before the committed segment. old: number up to
-    which segments are old enough; None if the age does not matter. At most KEPT_AT_MOST segments
-    are kept because of their age.
+    retention: number of segments that are kept before the newest committed segment. old: newest
+        segment that is old enough; None if segments of any age may be removed. At most KEPT_AT_MOST
+        segments are kept because of their age.
     """
     progress = state.progress
     floor = min(progress.committed - retention, progress.done)
@@ -240,7 +239,7 @@ _MARK_EVERY_S = 60.0
 
 
 class ProgressKeeper:
-    """Follows segments from written to committed and deleted. Used by one thread at a time."""
+    """Records which segments are written, committed, and deleted. Used by one thread at a time."""
 
     def __init__(
         self,
@@ -257,17 +256,17 @@ class ProgressKeeper:
         self.committed = 0
         """Number of the newest batch that is known to be committed."""
         self.began: FirstBatch | None = None
-        """First batch of the checkpoint, if Spark has named it."""
+        """First batch of the checkpoint; None if Spark has not named this batch."""
         self._done = 0
         self._head = 0
-        self._kept: list[int] = []  # segments whose deletes have not begun; ascending
+        self._kept: list[int] = []  # segments whose messages are not being deleted yet; ascending
         self._hidden: list[
             tuple[float, int]
-        ] = []  # of released messages: end of the lease, and number of messages
+        ] = []  # of released messages: latest end of a lease, and number of messages
         self._noted_at = clock()
 
     def restored(self, progress: LogProgress, numbers: Iterable[int]) -> None:
-        """Record that a log was taken over, and that the messages of these segments are held."""
+        """Record that this process took over the log, and holds the messages of these segments."""
         self._named, self.committed = progress.named, progress.committed
         self.began = progress.began
         self._kept = list(numbers)
@@ -275,12 +274,12 @@ class ProgressKeeper:
         self._head = self._kept[-1] if self._kept else progress.done
 
     def written(self, number: int) -> None:
-        """Record that a new segment exists, and that its messages are held."""
+        """Record that this process wrote a segment, and holds its messages."""
         self._kept.append(number)
         self._head = number
 
     def named(self, number: int) -> None:
-        """Record that Spark has named this segment, so the checkpoint has the segment."""
+        """Record that Spark has named this segment, which proves that the checkpoint has it."""
         self._named = max(self._named, number)
 
     def proven(self, number: int) -> None:
@@ -288,12 +287,12 @@ class ProgressKeeper:
         self.committed = max(self.committed, number)
 
     def released(self, messages: int, hidden_until: float) -> None:
-        """Record that messages of abandoned batches were released, and may be leased until
+        """Record that messages of an abandoned batch were released, and may stay invisible until
         `hidden_until`.
 
         messages: number of messages.
 
-        The next process may also have to wait for these messages.
+        The progress includes them, because the next process may also have to wait for them.
         """
         self._hidden.append((hidden_until, messages))
 
@@ -308,8 +307,8 @@ class ProgressKeeper:
     def now(self, *, has_ended: bool = False) -> LogProgress:
         """Return the progress of the log, for the next header or mark.
 
-        has_ended: this process leases no more messages. The value is stored only if a delete is
-        pending.
+        has_ended: this process will lease no more messages. The value is stored only if a delete is
+            pending.
         """
         most = self._kept[0] - 1 if self._kept else self._head
         with self._holder.locked_ledger as ledger:
@@ -332,5 +331,5 @@ class ProgressKeeper:
         )
 
     def is_due(self) -> bool:
-        """Return True if the last progress is so old that an idle query should write a mark."""
+        """Return True if the last call of `now` was so long ago that a mark is due."""
         return self._clock() - self._noted_at >= _MARK_EVERY_S

@@ -1,4 +1,5 @@
-"""Options that turn messages into rows, as headers and plans store them. Pure."""
+"""The options that turn messages into rows, in the form that headers and plans store. Pure
+values."""
 
 from __future__ import annotations
 

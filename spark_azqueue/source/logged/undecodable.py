@@ -34,7 +34,8 @@ _LARGE_BODY = "largeBody"
 
 
 class NoPlaceError(UndecodableBody):
-    """A body decodes with the logged options, but the current options cannot show the body."""
+    """Raised if a body decodes with the logged options, but does not fit into the column of the
+    current options."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,7 +58,7 @@ class Reading:
     def logged(cls, options: Mapping[str, str], today: Reading) -> Reading:
         """Return the options with which a batch was logged.
 
-        If the header lacks an option, the current value is used.
+        If an option was not logged, its current value is used.
         """
         return cls(
             _choice(options, "messageEncoding", today.encoding),
@@ -68,7 +69,7 @@ class Reading:
 
     @property
     def options(self) -> Mapping[str, str]:
-        """Options by name, for a header."""
+        """Values by option name, for a header."""
         container = self.container
         return {
             "messageEncoding": self.encoding.value,
@@ -80,14 +81,15 @@ class Reading:
 
     @property
     def is_permissive(self) -> bool:
-        """True if a message that does not decode has a row."""
+        """True if a message that does not decode gets a row."""
         return self.on_undecodable is OnUndecodable.PERMISSIVE
 
     def content(self, message: Message, today: Reading) -> tuple[str | bytes, Reference | None]:
         """Return the body in the type of the current column, and the reference if the body is in a
         blob.
 
-        Raises UndecodableBody; NoPlaceError for a body that the current options cannot show.
+        Raises UndecodableBody, and NoPlaceError for a body that does not fit into the current
+        column.
         """
         body, reference = content_as(message, self.encoding, self.body_type, self.container)
         if reference and reference.container != today.container:
@@ -132,7 +134,7 @@ def _as(kind: BodyType, body: str | bytes) -> str | bytes:
 
 
 def _choice(options: Mapping[str, str], name: str, today: E) -> E:
-    """Return the value of an option in a header, which `READING` has checked."""
+    """Return the value of an option in a header. `READING` has checked the header."""
     return type(today)(options[name]) if name in options else today
 
 
@@ -144,7 +146,7 @@ def _container(options: Mapping[str, str], today: str | None) -> str | None:
 
 
 class LoggedRows:
-    """Messages of one object of a log, and their rows."""
+    """The messages in one object of a log, and their rows."""
 
     def __init__(
         self,
@@ -154,8 +156,8 @@ class LoggedRows:
         number: int,
         read_as: Callable[[Reading], Reading] | None = None,
     ) -> None:
-        """options: the options with which batch `number` was logged. read_as: replaces some of
-        these options by options of `readLog`; None for a query, which deletes messages."""
+        """options: options with which batch `number` was logged. read_as: replaces some of these
+        options by options of `readLog`; None for a query, which deletes messages."""
         self.received = received
         self._options = options
         self._today = today
@@ -167,8 +169,9 @@ class LoggedRows:
     def rows(self) -> Iterator[Row]:
         """Yield one row for each message.
 
-        Raises UndecodableBody if the current options cannot show a body. If the log has a body, a
-        query never delivers the row without the body, because the message would then be deleted.
+        Raises UndecodableBody if a body does not fit into the current column. A query never
+        delivers a row without a body that the log has, because the query would then delete the
+        message.
         """
         if self._is_query and self.received:
             _warn_of_changed(self._number, self._options, self._today)
@@ -193,7 +196,8 @@ class LoggedRows:
                     yield message.key, reference.name
 
     def encoding_of(self, message: Message) -> Encoding:
-        """Return how the queue of this message stores bodies, even if this body does not decode."""
+        """Return the encoding of bodies in the queue of this message, even if this body does not
+        decode."""
         if self._reading.encoding is not Encoding.AUTO:
             return self._reading.encoding
         is_base64 = looks_like_base64(message.text, self._reading.body_type)

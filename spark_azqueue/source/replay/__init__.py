@@ -1,1 +1,1 @@
-"""A write-ahead log as a table, for readers that never write to it."""
+"""Reads a write-ahead log as a table. Readers never write to the log."""

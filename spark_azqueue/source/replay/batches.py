@@ -20,14 +20,14 @@ from ..offsets import HISTORY_VERSION, OffsetJson
 from ..refusals import lost_batch, not_committed_yet, offset_of_no_reader, removed, stored_later
 
 UNKNOWN = -1
-"""Value for a time that a listing lacks."""
+"""Value for a time that is missing in a listing."""
 
 _PARTITION_BYTES = 4 * 2**20
 _PARTITION_PIECES = 64
 
 
 class Chained(NamedTuple):
-    """Place of a plan in the chain of plans: the previous plan, and the slots that have a
+    """A plan's previous plan in the chain of plans, and the slots of the plan that have a
     segment."""
 
     before: PlanId
@@ -35,12 +35,12 @@ class Chained(NamedTuple):
 
 
 class Piece(NamedTuple):
-    """Object of a log to read: a segment that a driver or, with leaseOn=executors, a slot wrote.
+    """Object of a log to read: a segment that a driver or, with leaseOn=executors, a task wrote.
 
     logged_at: time at which the batch was logged, in microseconds since 1970, or UNKNOWN. size:
-    stored size in bytes. has_outcome: the batch may have been abandoned, and then has no rows; see
-    `objects.py`. plan, slot: only with leaseOn=executors. chained: set on the first piece of each
-    plan, for a check against the folder.
+    stored size in bytes. has_outcome: the batch may have been abandoned, in which case it has no
+    rows; see `objects.py`. plan, slot: set only with leaseOn=executors. chained: set only in the
+    first piece of each plan, so that the folder is checked once for each plan.
     """
 
     batch: int
@@ -75,8 +75,8 @@ class LogSurvey:
     batches: tuple[Logged, ...] = ()
 
     def missing(self, first: int, last: int) -> int | None:
-        """Return the first of these committed batches that has no objects; None if all batches have
-        objects."""
+        """Return the number of the first of these batches that has no objects; None if all batches
+        have objects."""
         numbers = range(max(first, self.floor + 1), min(last, self.committed) + 1)
         return first_missing(numbers, (each.number for each in self.batches))
 
@@ -84,9 +84,9 @@ class LogSurvey:
 def chosen_batches(
     found: LogSurvey, config: ReplayConfig
 ) -> tuple[list[Logged], list[LostSegment]]:
-    """Return the batches that the options select, and an error for each loss among them.
+    """Return the batches that the options select, and an error for each gap among them.
 
-    Raises InvalidOption for the number of a batch that is not committed yet.
+    Raises InvalidOption if an option names a batch that is not committed yet.
     """
     for name, number in (("startingAt", config.start.batch), ("endingAt", config.end.batch)):
         if number is not None and number > found.committed:
@@ -112,7 +112,8 @@ def first_batch(found: LogSurvey, config: ReplayConfig) -> int | None:
 
 
 def lost_at_start(found: LogSurvey, config: ReplayConfig, first: int) -> LostSegment | None:
-    """Return an error if the log no longer has the batch at which the options start, else None."""
+    """Return an error if the batch at which the options start was removed from the log, else
+    None."""
     if first <= found.floor:
         return removed(found.where, first, found.floor, found.floor)
     oldest = found.batches[0].logged_at if found.batches else UNKNOWN
@@ -122,7 +123,7 @@ def lost_at_start(found: LogSurvey, config: ReplayConfig, first: int) -> LostSeg
 
 
 def parted(pieces: Iterable[Piece]) -> list[tuple[Piece, ...]]:
-    """Group pieces into partitions of several small pieces, or of one large piece."""
+    """Group pieces into partitions. A partition has several small pieces or one large piece."""
     parts: list[list[Piece]] = []
     size = 0
     for piece in pieces:
@@ -140,7 +141,7 @@ def pieces_of(batches: Sequence[Logged]) -> list[Piece]:
 
 
 def time_in_words(microseconds: int) -> str:
-    """Format a time in the format of the options."""
+    """Return a time as text in the format of the options."""
     at = datetime.fromtimestamp(microseconds // 1_000_000, timezone.utc)
     return at.strftime("%Y-%m-%dT%H:%M:%SZ")
 
@@ -169,7 +170,8 @@ _MOST = 10**12
 
 @dataclass(frozen=True, slots=True)
 class ReplayOffset:
-    """Position of a reader: batches `first` to `batch` of this log are one micro-batch.
+    """Position of a reader of a log. Its newest micro-batch has the batches `first` to `batch` of
+    the log.
 
     log: id of the log; "" before any batch was read.
     """

@@ -32,14 +32,13 @@ from .batches import LogSurvey, Piece, ReplayOffset, first_batch, lost_at_start,
 from .survey import History, history_of, opened_log
 
 _AHEAD = 2
-"""Maximum distance of `startingAt` above the newest committed batch.
+"""`startingAt` may be at most this number above the newest committed batch.
 
-A batch may be committed before the log records the commit, and a stream may begin with the next
-batch.
+The log records the commit of a batch late, and a stream may begin with the batch after it.
 """
 
 _NAP_AT_MOST_S = 0.25
-"""Maximum seconds that an idle `latest` waits.
+"""Maximum number of seconds that `latest` waits if there is no batch.
 
 The time is short because a query with several sources waits for each source in turn.
 """
@@ -75,7 +74,7 @@ class Follower:
 
     @property
     def opened(self) -> Journal:
-        """The log, opened at the first use."""
+        """The log, which is opened at the first use."""
         if self._opened is None:
             self._opened = self._open_log(self._config)
         return self._opened
@@ -89,10 +88,10 @@ class Follower:
         self._until = self._survey().committed
 
     def latest(self, start: Mapping[str, Any] | None) -> OffsetJson:
-        """Return the offset at the end of the next batches, or the start offset if there are no
-        more batches.
+        """Return the offset that ends the next micro-batch, or the start offset if the log has no
+        further batches.
 
-        start: the committed offset; None on Spark 4.0 and 4.1, which do not pass this offset.
+        start: committed offset; None on Spark 4.0 and 4.1, which do not pass the start.
         """
         if start is None:
             if (again := self._bare.asked()) is not None:
@@ -158,8 +157,8 @@ class Follower:
         return position
 
     def _look(self, position: ReplayOffset) -> None:
-        """Find the committed batches, unless the next batch is already known or the pause has not
-        ended."""
+        """Read from the log which batches are committed, unless the next batch is already known or
+        the last read was just before."""
         found = self._found
         if found is None:
             self._survey()
@@ -180,11 +179,12 @@ class Follower:
         return self._found
 
     def _tell(self, error: LostSegment) -> None:
-        """Raise this error about a loss. With failOnDataLoss=false, only log a warning."""
+        """Raise this error. With failOnDataLoss=false, log it as a warning in place of raising
+        it."""
         tell_loss(error, lose=not self._config.fail_on_data_loss)
 
 
 def check_stream(config: ReplayConfig) -> None:
-    """Raise InvalidOption for options that only `spark.read` supports."""
+    """Raise InvalidOption for an option that only `spark.read` supports."""
     if config.end != Bound():
         raise end_of_stream("endingAt")

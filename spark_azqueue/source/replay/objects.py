@@ -1,7 +1,7 @@
 """Reads the objects of a log, and checks that each object matches its name. Runs on the executors.
 
-If an object is missing, the error says whether the log's writer removed the object after the
-batches were chosen, or another program removed it.
+If an object is missing, the error says whether the writer of the log removed it after the batches
+were chosen, or another program removed it.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ class Objects(Protocol):
     """Reader for the objects of one kind of log. Used by one thread. Writes nothing."""
 
     def rows(self, piece: Piece, today: Reading, read_as: ReadAs) -> LoggedRows | None:
-        """Return the rows of this piece; None if the batch was abandoned or the piece is empty.
+        """Return the rows of this piece, or None if the batch was abandoned or the piece is empty.
 
         today, read_as: see `LoggedRows`.
 
@@ -73,7 +73,7 @@ class SegmentObjects:
         number = piece.batch
         if piece.has_outcome:
             outcome = outcome_on(self._journal, number)
-            if outcome is None:  # the writer removes an outcome just before its segment
+            if outcome is None:  # the writer removes a batch's outcome just before its segment
                 raise self._gone(number)
             if outcome.gives_up:
                 return None
@@ -118,7 +118,7 @@ class SlotObjects:
         return number <= self._folder.floor()
 
     def _check_chain(self, piece: Piece) -> None:
-        """Check that the folder names the piece's plan, with exactly these slots.
+        """Check that the previous plan's `next` is the piece's plan, and has exactly these slots.
 
         The check runs once for each plan.
         """
@@ -180,8 +180,8 @@ def rows_by_piece(
     """Yield each piece with its rows, and with a function that returns a message's encoding.
 
     The rows have no leases. If a body is in a blob, the row has the reference to the blob.
-    may_lack_removed: skip a batch with a warning if the log's writer has removed it in the
-    meantime. Raises the errors of `Objects.rows`, and UndecodableBody.
+    may_lack_removed: skip a batch, with a warning, if the log's writer has removed it since the
+    batches were chosen. Raises the errors of `Objects.rows`, and UndecodableBody.
     """
     container = config.claim_check.container if config.claim_check else None
     today = Reading(
@@ -189,7 +189,7 @@ def rows_by_piece(
     )
 
     def read_as(logged: Reading) -> Reading:
-        """Replace logged options by the options of the reader."""
+        """Replace logged options by options of the reader."""
         on_undecodable = config.on_undecodable
         reading = replace(logged, container=today.container, on_undecodable=on_undecodable)
         if config.encoding is None:

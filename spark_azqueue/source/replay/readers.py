@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 class LogPartition(InputPartition):
     """Partition of a read: some objects of a log.
 
-    Reading a partition again gives the same rows, as long as its objects are kept.
+    A second read of a partition returns the same rows, as long as its objects are in the log.
     """
 
     kind: Kind
@@ -54,7 +54,7 @@ class LogReader(DataSourceReader):
 
     @short_tracebacks
     def partitions(self) -> list[InputPartition]:
-        """Choose the batches.
+        """Choose the batches to read, and return their objects as partitions.
 
         Raises the errors of `opened_log` and `chosen_batches`, and LostSegment.
         """
@@ -78,7 +78,8 @@ class LogReader(DataSourceReader):
 class LogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     """`spark.readStream` with `readLog`: follows the query that writes the log. Writes nothing.
 
-    Any number of streams may read one log. A repeated micro-batch has the same batches of the log.
+    Any number of streams may read one log. If Spark repeats a micro-batch, it has the same batches
+    of the log again.
     """
 
     def __init__(self, config: ReplayConfig, requested: Columns, available: Columns) -> None:
@@ -101,8 +102,8 @@ class LogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def latestOffset(
         self, start: OffsetJson | None = None, limit: ReadLimit | None = None
     ) -> OffsetJson:
-        """Return the offset at the end of the next `maxBatchesPerTrigger` batches. Raises
-        AzQueueError."""
+        """Return the offset that ends the next micro-batch of up to `maxBatchesPerTrigger` batches.
+        Raises AzQueueError."""
         return self._running().latest(start)
 
     @short_tracebacks

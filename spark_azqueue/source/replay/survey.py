@@ -3,16 +3,16 @@
 The order of the steps matters, because the writer may write at the same time.
 
 In a driver's log, the newest header and mark are read first, because they say which batches are
-committed. Outcomes are listed after this, because an abandoned batch gets its outcome before it
-counts as committed.
+committed. Outcomes are listed after the header and mark, because an abandoned batch gets its
+outcome before a header or mark counts it as committed.
 
 With leaseOn=executors, a plan is closed when its `next` exists, or when the plan is marked as
-committed. In a closed plan every slot has its final object. So closed plans are listed first, and
+committed. In a closed plan, every slot has its final segment. So closed plans are listed first, and
 their slots afterwards. A plan that Spark asked for again may have been abandoned. The `next` of an
 abandoned plan says that the plan has no rows (`objects.py` checks this).
 
-Each writer raises its floor before it removes an object. The floor is read last, so no object above
-this floor was missing from the lists.
+A writer raises its floor before it removes an object. The floor is read last, so the lists contain
+every object above this floor.
 """
 
 from __future__ import annotations
@@ -72,7 +72,7 @@ class SegmentHistory:
             newest, progress = self._header(head) if head else None, newest_mark(self._journal)
             if newest is not None:
                 progress = max(progress, newest.progress, key=lambda each: each.age)
-            if progress.committed <= head:  # if not, newer segments exist than were listed
+            if progress.committed <= head:  # if not, segments were put after the listing
                 break
         outcomes = set(map(number_in, self._store.names(names.OUTCOMES)))
         floor = newest.floor if newest else 0
@@ -145,7 +145,7 @@ class PlanHistory:
 
 
 def _closed(name: str) -> PlanId | None:
-    """Return the plan that an object of this name closes, or None."""
+    """Return the plan that is closed if an object with this name exists, or None."""
     found = slot_names.as_slot_name(name)
     return found.plan if found is not None and found.kind in _CLOSED else None
 
@@ -156,7 +156,7 @@ def _logged(
     slots: dict[int, tuple[int, float]],
     has_outcome: bool,
 ) -> Logged:
-    """Return a batch. before: see `Chained`.
+    """Return the batch of a plan. before: see `Chained`.
 
     The time of the batch is the time at which its first object was stored.
     """
@@ -219,7 +219,7 @@ def opened_log(config: ReplayConfig) -> Journal:
 
 
 def journal_of(store: LogStore, account: str, uuid: str) -> Journal:
-    """Return the log with this identity, which was read before. Sends no request."""
+    """Return the log with this id. The caller has read the id before. Sends no request."""
     found: Journal
     if store.kind.name == EXECUTORS.name:
         found = PlanFolder(store, account)
