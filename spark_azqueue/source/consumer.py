@@ -19,6 +19,7 @@ from .driver.leased import LeasedConsumer
 from .executors.consumer import ExecutorsConsumer
 from .log.consumer import LogConsumer
 from .offsets import OffsetJson
+from .runtime import DEFAULT, Runtime
 
 
 class Consumer(Protocol):
@@ -77,13 +78,13 @@ class Consumer(Protocol):
         seconds."""
 
 
-def consumer_for(config: SourceConfig, columns: Columns) -> Consumer:
+def consumer_for(config: SourceConfig, columns: Columns, runtime: Runtime = DEFAULT) -> Consumer:
     """Return the consumer that the options select.
 
     The consumer sends nothing before its first call.
     """
     if config.write_ahead_log and config.executors:
-        return ExecutorsConsumer(config, config.write_ahead_log, config.executors)
+        return ExecutorsConsumer(config, config.write_ahead_log, config.executors, runtime=runtime)
     if config.write_ahead_log:
-        return LogConsumer(config, columns, config.write_ahead_log)
-    return LeasedConsumer(config, columns)
+        return LogConsumer(config, columns, config.write_ahead_log, runtime=runtime)
+    return LeasedConsumer(config, columns, runtime)

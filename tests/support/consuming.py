@@ -9,7 +9,7 @@ from door import Door
 from spark_azqueue.options.parse import source_config
 from spark_azqueue.service.workers import Workers
 from spark_azqueue.source.columns import source_columns
-from spark_azqueue.source.driver.leased import LeasedConsumer
+from spark_azqueue.source.consumer import consumer_for
 from spark_azqueue.source.rows import record_batches
 from spark_azqueue.source.runtime import Runtime
 
@@ -56,7 +56,7 @@ class Consumers:
             return Watched(make_workers(count, pool), self.begun[pool])
 
         runtime = Runtime(make_workers=watched, renews=renews, **given)
-        made = Door(LeasedConsumer(config, columns, runtime))
+        made = Door(consumer_for(config, columns, runtime))
         self.running.append(made)
         return made
 
