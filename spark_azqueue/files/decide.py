@@ -1,4 +1,4 @@
-"""Decides which of the files that a batch's events name are read. Pure functions."""
+"""Decides which files of a batch's events to read. Pure functions."""
 
 from __future__ import annotations
 

@@ -302,7 +302,7 @@ class _Drain:
         return Took.NEWER if is_newer else Took.OLDER
 
     def _hides(self, read: Read, took: Took) -> bool:
-        """Return True if messages from before the call may be leased after this batch.
+        """Return True if messages from before the drain may still be leased when this batch ends.
 
         The result is True in three cases: the batch reports it; Spark repeated the batch, so an
         earlier run failed; or the batch's leases were renewed, so that the receipts with which the

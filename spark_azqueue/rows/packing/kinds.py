@@ -177,7 +177,7 @@ def is_allowed(kind: pa.DataType) -> bool:
 
 
 def width(kind: pa.DataType) -> float:
-    """Return the number of bytes that each value of an array needs, including a NULL.
+    """Return the number of bytes that each value of an array needs; a NULL needs as many.
 
     The bytes of texts and elements are not included.
     """

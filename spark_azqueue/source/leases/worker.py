@@ -85,10 +85,10 @@ class LeaseWorker:
     ) -> None:
         """Store the arguments; nothing is sent.
 
-        parallelism: maximum number of deletes and releases in flight, and of renewals in flight;
-        None to limit deletes only by the limit of each queue. may_vanish: returns True if a queue
-        may be removed while the query reads the queue. on_deleted: called with the name of the blob
-        when a message whose body is in a blob is deleted.
+        parallelism: maximum number of requests in flight, for deletes and releases together, and
+        again for renewals. With None, only the limit of each queue limits the deletes. may_vanish:
+        returns True if a queue may be removed while the query reads the queue. on_deleted: called
+        with the name of the blob when a message whose body is in a blob is deleted.
         """
         self._ledger = ledger
         self._client = client

@@ -10,6 +10,8 @@ import yaml
 from reference import NAME_THE_REPOSITORY, repository_url, with_repository
 from site_pages import REPOSITORY, links, nav_pages
 
+from spark_azqueue.commands.command_line import COMMANDS
+
 CONFIG = yaml.safe_load((REPOSITORY / "mkdocs.yml").read_text(encoding="utf-8"))
 OF_OTHERS = r"docs/decisions/0.*|CHANGELOG\.md|.*/results/.*"
 """Pages that another page leads to, and which say there for whom they are."""
@@ -82,3 +84,10 @@ def test_redrive_is_shown_with_a_poison_queue() -> None:
         for line in page.read_text(encoding="utf-8").splitlines():
             if found := re.match(r"\s*python -m spark_azqueue redrive (\S+)", line):
                 assert found[1].endswith("-poison") or "--to" in line, f"{page}: {line}"
+
+
+def test_each_command_is_in_a_table_of_its_page() -> None:
+    page = (REPOSITORY / "docs" / "commands.md").read_text(encoding="utf-8")
+    first = re.findall(r"^\| (`[^|]+) \|", page, re.MULTILINE)
+    named = {word for cell in first for word in re.findall(r"`([a-z]+)[ `]", cell)}
+    assert [word for word in COMMANDS if word not in named] == []

@@ -60,7 +60,7 @@ def test_every_page_for_users_names_the_same_cpu_for_a_message(plot: ModuleType)
 def test_capacities_are_planned_from_that_figure_and_tls(plot: ModuleType) -> None:
     plain, tls = cpu_of(plot, "source"), cpu_of(plot, "tls")
 
-    assert f"From {plain:.2f} ms of CPU a message, and a third more for TLS" in SCALING
+    assert f"Computed from {plain:.2f} ms of CPU for each message, plus a third for TLS" in SCALING
     assert tls / plain == pytest.approx(4 / 3, abs=0.05)
     for planned in PLANNED:
         cores = (each * planned / 1000 for each in (tls, cpu_of(plot, "tls", "source")))
@@ -75,7 +75,8 @@ def test_the_readme_says_what_the_picture_says(plot: ModuleType) -> None:
 
     for said in (
         f"{ours.cpu:.2f} ms of CPU with all of Spark, and {best.cpu:.2f} ms with the best consumer",
-        f"{plot.CAP_OF_A_QUEUE:,} messages a second, takes {cap * ours.cpu / 1000:.0%} of a core",
+        f"queue's limit, {plot.CAP_OF_A_QUEUE:,} messages a second, takes"
+        f" {cap * ours.cpu / 1000:.0%} of a core",
         f"with that consumer {cap * best.cpu / 1000:.1f} cores",
     ):
         assert said in README

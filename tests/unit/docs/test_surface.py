@@ -11,5 +11,5 @@ def test_what_users_depend_on_is_as_it_is_written_down() -> None:
     gone, new = [*{*written} - {*now}], [*{*now} - {*written}]
     assert written == now, (
         f"the public surface changed: {gone} is gone or changed, {new} is new. If that is meant,"
-        " run tools/surface.py; after 0.1.0 write a decision, too"
+        " run tools/surface.py; what is gone or changed needs a decision in docs/decisions, too"
     )
