@@ -130,7 +130,7 @@ PROMISES = test-kills test-engine test-cluster smoke-4.0 test-contract test-conn
 # `make test`, and what stands beside it. Whatever else `test-all` takes is for the night.
 test-ci: need-java $(VENV_READY) ## What the build server runs: test, the older lines of Spark, notebooks, Delta, examples (40 minutes)
 	@$(CHECK_LANES) environments-all $(CHECKS)
-	@CORE=1 $(LANES) $(PROMISES) engine-4.0 test-notebooks engine-4.1 $(DELTA) test-examples smoke-4.1
+	@CORE=1 $(LANES) $(PROMISES) engine-4.0 test-notebooks $(DELTA) test-examples smoke-4.1
 
 # No test runs twice: it takes all of what `test` takes a part of. The environments come first: five suites without
 # Spark follow them, so they are ready when the first suite that needs one begins.
@@ -186,21 +186,21 @@ test-matrix: $(MATRIX:%=smoke-%) ## The smoke tests on Spark 4.0, 4.1, 4.2 and t
 test-delta: need-java .matrix/4.2/.installed jars/4.2/.fetched ## MERGE into Delta, as in docs/delivery.md, with a kill at the worst moment
 	PYSPARK_PYTHON=$(CURDIR)/.matrix/4.2/bin/python .matrix/4.2/bin/python -m pytest -q tests/delta
 
+# The notebook for Fabric is for its line, 4.1, where one run of availableNow leaves its messages.
 smoke-%: need-java .matrix/%/.installed $(AZURITE_READY)
 	PYSPARK_PYTHON=$(CURDIR)/.matrix/$*/bin/python \
 	  .matrix/$*/bin/python -m pytest -q $(CHOSEN) tests/smoke
 	$(if $(filter 4.0,$*),.matrix/4.0/bin/python -m pytest -q -m "not long and not more" tests/unit/packing)
+	$(if $(filter 4.1,$*),PYSPARK_PYTHON=$(CURDIR)/.matrix/4.1/bin/python \
+	  .matrix/4.1/bin/python -m pytest -q tests/examples/test_fabric.py)
 
 # What an older line of Spark is tried with besides: of these files of tests/engine what is marked `core`.
 # Both call a source alike, so the long kills are for one of them.
 ON_LINES = crashes executors restart stream transactions trying $(if $(filter 4.0,$*),exactly_once)
 
-# The notebook for Fabric is for its line, 4.1, where one run of availableNow leaves its messages.
 engine-%: need-java .matrix/%/.installed $(AZURITE_READY)
 	PYSPARK_PYTHON=$(CURDIR)/.matrix/$*/bin/python \
 	  .matrix/$*/bin/python -m pytest -q -m core $(patsubst %,tests/engine/test_%.py,$(ON_LINES))
-	$(if $(filter 4.1,$*),PYSPARK_PYTHON=$(CURDIR)/.matrix/4.1/bin/python \
-	  .matrix/4.1/bin/python -m pytest -q tests/examples/test_fabric.py)
 
 # As in `make soak MESSAGES=100000 KILLS=30 FAULTS=0.05 SEED=1`, or `make soak TARGET=azurite`,
 # or `make soak LOG=blob DELETE_AFTER=log`: with a write-ahead log, and then no row may come again
