@@ -223,15 +223,17 @@ def _files_in(data: bytes) -> Iterator[str]:
             continue
 
 
-def _name(into: str) -> str:
-    """Return the name of a Delta table in SQL."""
-    return "delta.`" + into.replace("`", "``") + "`" if is_path(into) else into
+def _name(place: Place) -> str:
+    """Return a Delta table's name in SQL. In SQL, the path of a table must be absolute."""
+    if not is_path(place.into):
+        return place.into
+    return "delta.`" + place.folders.qualified(place.into).replace("`", "``") + "`"
 
 
 def _owner_of_delta(place: Place) -> str:
     """Return the job's folder if the table's property names it; "" if the property is missing.
     Raises CheckpointMismatch if the property names another folder."""
-    table = _name(place.into)
+    table = _name(place)
     (row,) = place.spark.sql(f"DESCRIBE DETAIL {table}").select("properties").collect()
     owner = str((row.properties or {}).get(PROPERTY, ""))
     remedy = f"run ALTER TABLE {table} UNSET TBLPROPERTIES ('{PROPERTY}')"
@@ -249,7 +251,7 @@ def _claim_delta(place: Place, table: DataFrame) -> None:
         empty = spark.createDataFrame([], table.schema)
         empty.write.format("delta").mode("append").save(into)
     folder = place.folder.replace("\\", "\\\\").replace("'", "\\'")
-    spark.sql(f"ALTER TABLE {_name(into)} SET TBLPROPERTIES ('{PROPERTY}' = '{folder}')")
+    spark.sql(f"ALTER TABLE {_name(place)} SET TBLPROPERTIES ('{PROPERTY}' = '{folder}')")
     _owner_of_delta(place)
 
 
@@ -260,7 +262,7 @@ def _delta(place: Place, query: str) -> Output:
     If the table names the job's folder although the checkpoint is new, an earlier checkpoint of the
     job wrote the batches.
     """
-    spark, into, table = place.spark, place.into, _name(place.into)
+    spark, into, table = place.spark, place.into, _name(place)
     if is_path(into):
         if not place.folders.names(f"{into}/{_DELTA}"):
             return Output()

@@ -46,9 +46,10 @@ def test_a_delta_table_has_each_message_once(
         """Run the command."""
         command = [sys.executable, "-m", "spark_azqueue", "ingest", "--drain", "--format", "delta"]
         command += ["--options-file", str(tmp_path / "options"), "--schema", schema]
-        command += ["--folder", str(folder), "--into", f"{query.folder}/output"]
+        command += ["--folder", str(folder), "--into", "./output"]
         done = subprocess.run(
             command,
+            cwd=query.folder,
             env={**os.environ, "SPARK_CONF_DIR": str(tmp_path / "conf")},
             capture_output=True,
             text=True,
