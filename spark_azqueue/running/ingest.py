@@ -37,6 +37,7 @@ from .ingest_rules import (
     folder_of,
     is_path,
     log_options,
+    refuse_new_folder,
 )
 from .supervisor import PERMANENT, RestartLimits, RunResult, parsed, supervised
 
@@ -249,6 +250,11 @@ class _Call:
             check_catalog(job.into, str(kind), self._spark.catalog.currentCatalog())
         known = read_checkpoint(folders, f"{self._folder}/checkpoint")
         names = self._config.selection.parts
+        if is_path(job.into) and self._folder.startswith(f"{folders.qualified(job.into)}/"):
+            raise InvalidOption(
+                f"IngestJob: the folder {self._folder} is inside of the output {job.into}, where"
+                " other programs remove files: name a folder beside it"
+            )
         into = folders.qualified(job.into) if is_path(job.into) else job.into
         record = Record(self._config.account.name, names, into, job.format)
         is_new = self._is_new(folders, record, known)
@@ -259,25 +265,26 @@ class _Call:
         else:
             check_batches(job.into, self._folder, known, found.newest)
         check_columns(job.into, found.columns, columns_of(table))
+        if is_new and found.remedy and known.planned < 0:
+            refuse_new_folder(job.into, self._folder, found.remedy)
         if is_new:
             folders.write(f"{self._folder}/{RECORD}", record.to_bytes(), over=True)
-        if not found.is_owned:
+        if not found.remedy:
             place.claim(table)
 
     def _is_new(self, folders: Folders, record: Record, known: Checkpoint) -> bool:
-        """Return True if the folder has no record yet. Raises CheckpointMismatch if the folder
-        belongs to another job."""
+        """Return True if a record has to be written: the folder has none, or the job of its record
+        never began a batch. Raises CheckpointMismatch if the folder belongs to another job."""
         path = f"{self._folder}/{RECORD}"
         data = folders.read(path, RECORD_AT_MOST)
         if data is None:
             return True
         try:
-            before = Record.read(data, path)
+            Record.read(data, path).check(self._folder, record)
         except CheckpointMismatch:
-            if known.planned < 0:  # a start was killed while it wrote the record
+            if known.planned < 0:
                 return True
             raise
-        before.check(self._folder, record)
         return False
 
     # ── while it runs ──

@@ -4,6 +4,7 @@ Spark."""
 from __future__ import annotations
 
 import json
+import time
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
@@ -46,6 +47,12 @@ _COMMITS = (100, 100_000)
 show no batch of the job."""
 
 _FILES, _DELTA = "_spark_metadata", "_delta_log"
+
+_DETAILS = "# Detailed Table Information"
+"""Row of DESCRIBE TABLE EXTENDED before the properties of the table."""
+
+_HALF_S = 2.0
+"""Seconds after which the writer of an empty note counts as killed."""
 
 
 class Folders:
@@ -120,13 +127,13 @@ class Output:
     """State of a job's output.
 
     newest: newest batch of this job in the output; -1 if there is none, None if unknown. columns:
-    columns of the table; empty if the table is new, or if no file shows the columns. is_owned: the
-    output names this job's folder as its writer's.
+    columns of the table; empty if the table is new, or if no file shows the columns. remedy: action
+    that removes the name of this job's folder from the output; "" if the output does not name it.
     """
 
     newest: int | None = -1
     columns: Columns = ()
-    is_owned: bool = False
+    remedy: str = ""
 
 
 @dataclass(frozen=True)
@@ -150,8 +157,8 @@ class Place:
         path = self.into if is_path(self.into) else _location(self.spark, self.into)
         if path is None:
             return Output()
-        is_owned = bool(_owner_of_files(self, path))
-        return replace(_files(self.spark, self.folders, path), is_owned=is_owned)
+        remedy = _note_of_files(self, path)
+        return replace(_files(self.spark, self.folders, path), remedy=remedy)
 
     def claim(self, table: DataFrame) -> None:
         """Write the name of the job's folder into the output, so that any other job is refused.
@@ -166,22 +173,25 @@ class Place:
             self.spark.catalog.createTable(self.into, source=self.format, schema=table.schema)
         path = self.into if is_path(self.into) else str(_location(self.spark, self.into))
         note = f"{path}/{NOTE}"
-        is_half = self.folders.read(note, RECORD_AT_MOST) == b""  # its writer was killed
+        if is_half := self.folders.read(note, RECORD_AT_MOST) == b"":
+            time.sleep(_HALF_S)
+            is_half = self.folders.read(note, RECORD_AT_MOST) == b""  # its writer was killed
         try:
             self.folders.write(note, note_of(self.folder), over=is_half)
         except Exception:
-            if not _owner_of_files(self, path):
+            if not _note_of_files(self, path):
                 raise
-        _owner_of_files(self, path)
+        _note_of_files(self, path)
 
 
-def _owner_of_files(place: Place, path: str) -> str:
-    """Return the job's folder if the output's note names it; "" if there is no note. Raises
-    CheckpointMismatch if the note names another folder."""
+def _note_of_files(place: Place, path: str) -> str:
+    """Return what removes the output's note; "" if there is no note. Raises CheckpointMismatch if
+    the note names another folder."""
     note = f"{path}/{NOTE}"
     owner = owner_in(place.folders.read(note, RECORD_AT_MOST) or b"", note)
-    check_owner(place.into, owner, place.folder, f"delete {note}")
-    return owner
+    remedy = f"delete {note}"
+    check_owner(place.into, owner, place.folder, remedy)
+    return remedy if owner else ""
 
 
 def _files(spark: SparkSession, folders: Folders, path: str) -> Output:
@@ -190,6 +200,8 @@ def _files(spark: SparkSession, folders: Folders, path: str) -> Output:
     names = folders.names(path)
     if not names:
         return Output()
+    if _DELTA in names:
+        raise InvalidOption(f"the output {path} is a Delta table: set format='delta'")
     if _FILES not in names:
         if others := [name for name in names if name[:1] not in "_."]:
             raise InvalidOption(
@@ -230,15 +242,29 @@ def _name(place: Place) -> str:
     return "delta.`" + place.folders.qualified(place.into).replace("`", "``") + "`"
 
 
-def _owner_of_delta(place: Place) -> str:
-    """Return the job's folder if the table's property names it; "" if the property is missing.
-    Raises CheckpointMismatch if the property names another folder."""
+def _has_delta(place: Place) -> bool:
+    """Return True if the path has a Delta table. Raises InvalidOption if it has other files."""
+    names = place.folders.names(place.into) or []
+    if _DELTA in names:
+        log = place.folders.names(f"{place.into}/{_DELTA}") or []
+        return any(name.endswith((".json", ".parquet")) for name in log)
+    if others := [name for name in names if name[:1] not in "_." or name == _FILES]:
+        raise InvalidOption(
+            f"the output {place.into} has files, such as '{others[0]}', and is no Delta table: name"
+            " a new folder in into"
+        )
+    return False
+
+
+def _note_of_delta(place: Place) -> str:
+    """Return what removes the table's property; "" if the property is missing. Raises
+    CheckpointMismatch if the property names another folder."""
     table = _name(place)
     (row,) = place.spark.sql(f"DESCRIBE DETAIL {table}").select("properties").collect()
     owner = str((row.properties or {}).get(PROPERTY, ""))
     remedy = f"run ALTER TABLE {table} UNSET TBLPROPERTIES ('{PROPERTY}')"
     check_owner(place.into, owner, place.folder, remedy)
-    return owner
+    return remedy if owner else ""
 
 
 def _claim_delta(place: Place, table: DataFrame) -> None:
@@ -247,24 +273,21 @@ def _claim_delta(place: Place, table: DataFrame) -> None:
     if not is_path(into):
         if not spark.catalog.tableExists(into):
             spark.catalog.createTable(into, source="delta", schema=table.schema)
-    elif not place.folders.names(f"{into}/{_DELTA}"):
+    elif not _has_delta(place):
         empty = spark.createDataFrame([], table.schema)
         empty.write.format("delta").mode("append").save(into)
     folder = place.folder.replace("\\", "\\\\").replace("'", "\\'")
-    spark.sql(f"ALTER TABLE {_name(place)} SET TBLPROPERTIES ('{PROPERTY}' = '{folder}')")
-    _owner_of_delta(place)
+    if not _note_of_delta(place):  # another job may have been faster
+        spark.sql(f"ALTER TABLE {_name(place)} SET TBLPROPERTIES ('{PROPERTY}' = '{folder}')")
+        _note_of_delta(place)
 
 
 def _delta(place: Place, query: str) -> Output:
     """Return the state of a Delta table, read from its history. Each commit names the query and the
-    batch.
-
-    If the table names the job's folder although the checkpoint is new, an earlier checkpoint of the
-    job wrote the batches.
-    """
+    batch."""
     spark, into, table = place.spark, place.into, _name(place)
     if is_path(into):
-        if not place.folders.names(f"{into}/{_DELTA}"):
+        if not _has_delta(place):
             return Output()
         fields = spark.read.format("delta").load(into).schema.fields
     else:
@@ -272,23 +295,23 @@ def _delta(place: Place, query: str) -> Output:
             return Output()
         fields = spark.table(into).schema.fields
     columns = [(each.name, each.dataType.simpleString()) for each in fields]
-    is_owned = bool(_owner_of_delta(place))
-    if not query and not is_owned:
-        return Output(-1, columns)
+    remedy = _note_of_delta(place)
+    if not query:
+        return Output(-1, columns, remedy)
     for most in _COMMITS:
         commits = spark.sql(f"DESCRIBE HISTORY {table} LIMIT {most}")
         rows = commits.select("version", "operationParameters").collect()
         batches = [
             int(row.operationParameters["epochId"])
             for row in rows
-            if (of := (row.operationParameters or {}).get("queryId")) and of == (query or of)
+            if (row.operationParameters or {}).get("queryId") == query
         ]
         if batches:
-            return Output(max(batches), columns, is_owned)
+            return Output(max(batches), columns, remedy)
         if len(rows) < most:
             break
     is_whole = bool(rows) and rows[-1].version == 0
-    return Output(-1 if is_whole else None, columns, is_owned)
+    return Output(-1 if is_whole else None, columns, remedy)
 
 
 def _location(spark: SparkSession, table: str) -> str | None:
@@ -296,7 +319,9 @@ def _location(spark: SparkSession, table: str) -> str | None:
     if not spark.catalog.tableExists(table):
         return None
     rows = spark.sql(f"DESCRIBE TABLE EXTENDED {table}").collect()
-    found = [row.data_type for row in rows if row.col_name == "Location"]
+    names = [row.col_name for row in rows]  # the columns, which may have any name, come first
+    begin = names.index(_DETAILS) if _DETAILS in names else 0
+    found = [row.data_type for row in rows[begin:] if row.col_name == "Location"]
     if found:
         return str(found[0])
     raise InvalidOption(

@@ -14,7 +14,7 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from functools import partial
-from typing import Any
+from typing import Any, NoReturn
 from urllib.parse import urlsplit
 
 from spark_azqueue.commands.doctor.output_checks import Checkpoint
@@ -72,6 +72,8 @@ def folder_of(given: str) -> str:
     if not isinstance(given, str) or not given.strip():
         raise InvalidOption(f"IngestJob(folder={given!r}): name a folder, as a text")
     folder = given.strip().rstrip("/")
+    if "${" in folder:  # Spark's SQL replaces it, so a table would name another folder
+        raise InvalidOption(f"IngestJob(folder={given!r}): a folder cannot have '${{' in its path")
     scheme = _SCHEME.match(folder)
     if scheme is None or scheme[0].lower() == "file:":
         path = folder[len(scheme[0]) :] if scheme else folder
@@ -245,11 +247,25 @@ def check_owner(into: str, owner: str, folder: str, remedy: str) -> None:
         )
 
 
+def refuse_new_folder(into: str, folder: str, remedy: str) -> NoReturn:
+    """Raise CheckpointMismatch, because the output names this folder, and the folder is new."""
+    raise _mismatch(
+        f"the output {into} belongs to the job in {folder}, and this folder is new: rows would be"
+        " lost, or written twice. Is its volume mounted? Put back the folder; or begin anew with a"
+        f" new folder and a new output. If the output has no rows yet, {remedy}"
+    )
+
+
 def check_batches(into: str, folder: str, known: Checkpoint, newest: int) -> None:
     """Raise CheckpointMismatch if the batches in the output do not fit the checkpoint.
 
     newest: the newest batch of this job in the output; -1 if there is none.
     """
+    if known.planned >= 0 and not known.query:
+        raise _mismatch(
+            f"the checkpoint in {folder} lacks its file 'metadata', so Spark would take it for"
+            " another query's: put it back, or begin anew with a new folder and a new output"
+        )
     if newest > known.planned:
         has = f"ends at batch {known.planned}" if known.planned >= 0 else "is new"
         raise _mismatch(

@@ -19,7 +19,7 @@ from processes import PATIENCE_S, wait_for
 from pyspark.sql import SparkSession
 
 from spark_azqueue import IngestJob
-from spark_azqueue.errors import CheckpointMismatch, InvalidSchema
+from spark_azqueue.errors import CheckpointMismatch, InvalidOption, InvalidSchema
 from spark_azqueue.running.ingest import IngestResult
 from spark_azqueue.testing import FakeQueueService
 
@@ -128,8 +128,24 @@ def test_another_folder_cannot_take_the_place_of_a_batch_that_is_not_written(job
     assert not list(jobs.into.glob("*.parquet"))
 
     jobs.refuses(CheckpointMismatch, "belongs to the job in", folder=str(jobs.path / "other"))
+    away = jobs.folder.rename(jobs.path / "not mounted")
+    jobs.refuses(CheckpointMismatch, "this folder is new.*Is its volume mounted")
+    away.rename(jobs.folder)
     jobs.drain()
     assert jobs.orders() == list(range(3))
+
+
+def test_what_else_a_start_refuses(jobs: Jobs) -> None:
+    jobs.refuses(InvalidOption, "is inside of the output", folder=str(jobs.into / "job"))
+    (jobs.into / "_delta_log").mkdir(parents=True)
+    jobs.refuses(InvalidOption, "is a Delta table: set format='delta'")
+    shutil.rmtree(jobs.into)
+    (jobs.into / "_spark_metadata").mkdir(parents=True)
+    jobs.refuses(InvalidOption, "is no Delta table", format="delta")
+    shutil.rmtree(jobs.into)
+    jobs.send(1)
+    jobs.drain()  # the folder's record named another format, and no batch began
+    assert jobs.orders() == [1]
 
 
 @pytest.mark.parametrize("half", [b"", b"{"])

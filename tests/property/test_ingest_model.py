@@ -23,9 +23,9 @@ SAME_ROWS = "a batch that is repeated has the same rows"
 CLAIM = "a newer start fences an older one"
 OWNER = "a table whose note names another folder is refused"
 NOTE_FIRST = "the note is written before the query starts"
-OTHER_LIFE = "batches that another checkpoint of this folder wrote count as batches of the table"
+FOLDER_LOST = "a folder without a record is refused if the table's note names this folder"
 RULES = frozenset(
-    {AHEAD, BEHIND, COLUMNS, ONE_OUTPUT, SAME_ROWS, CLAIM, OWNER, NOTE_FIRST, OTHER_LIFE}
+    {AHEAD, BEHIND, COLUMNS, ONE_OUTPUT, SAME_ROWS, CLAIM, OWNER, NOTE_FIRST, FOLDER_LOST}
 )
 
 Columns = frozenset[tuple[str, str]]
@@ -103,8 +103,8 @@ def may_start(world: World, place: int, columns: Columns, rules: frozenset[str])
     assert folder
     batches = dict(world.has_batches)
     has_batches = batches.get(of_sink(world, folder), 0)
-    if OTHER_LIFE in rules and not folder.life and world.owner == PATHS[place]:
-        has_batches = max(batches.values(), default=0)
+    if FOLDER_LOST in rules and not folder.life and world.owner == PATHS[place]:
+        return False
     if OWNER in rules and world.owner not in ("", PATHS[place]):
         return False
     if AHEAD in rules and has_batches > folder.planned:
@@ -289,6 +289,12 @@ SCENES = {
     "removed": ("gb", frozenset({"folder removed", "table removed"}), (NARROW,)),
     "restored, with a column more": ("gb", frozenset({"restored"}), (NARROW, WIDE)),
     "copied, both run": ("gbh", frozenset({"copied"}), (NARROW,)),
+    "removed and restored": ("gbh", frozenset({"folder removed", "restored"}), (NARROW,)),
+    "removed and restored, Delta": (
+        "gb",
+        frozenset({"folder removed", "restored", "delta"}),
+        (NARROW,),
+    ),
     "two folders": ("gb", frozenset({"second folder"}), (NARROW,)),
     "two folders, Delta": ("gb", frozenset({"second folder", "delta"}), (NARROW,)),
     "removed, Delta": ("gb", frozenset({"folder removed", "table removed", "delta"}), (NARROW,)),
@@ -313,7 +319,9 @@ def test_no_history_breaks_a_promise(scene: str) -> None:
         (OWNER, "two folders, Delta", "twice"),
         (NOTE_FIRST, "two folders", "lost"),
         (NOTE_FIRST, "copied, both run", "lost"),
-        (OTHER_LIFE, "removed, Delta", "twice"),
+        (FOLDER_LOST, "removed, Delta", "twice"),
+        (FOLDER_LOST, "removed and restored", "lost"),
+        (FOLDER_LOST, "removed and restored, Delta", "twice"),
         (COLUMNS, "changed columns", "two types"),
         (COLUMNS, "changed columns", "a column ends"),
         (ONE_OUTPUT, "changed columns", "twice"),

@@ -63,7 +63,14 @@ def test_a_relative_folder_is_of_the_working_directory(monkeypatch, tmp_path) ->
 @pytest.mark.parametrize(
     "given",
     [
-        *("", "s3a://bucket/orders", "hdfs://name/orders", "dbfs:/orders", "/Volumes/a/b/c"),
+        *(
+            "/data/${user}",
+            "",
+            "s3a://bucket/orders",
+            "hdfs://name/orders",
+            "dbfs:/orders",
+            "/Volumes/a/b/c",
+        ),
         *("/dbfs/orders", "wasbs://jobs@shop.blob.core.windows.net/a"),
         "abfss://space@onelake.dfs.fabric.microsoft.com/orders",
     ],
@@ -147,7 +154,13 @@ def test_a_name_is_a_table_and_the_rest_a_path() -> None:
     ("planned", "committed", "newest"), [(-1, -1, -1), (3, 3, 3), (4, 3, 3), (4, 3, 4), (0, -1, -1)]
 )
 def test_folder_and_output_fit(planned: int, committed: int, newest: int) -> None:
-    check_batches("/out", "/job", Checkpoint(planned, committed), newest)
+    check_batches("/out", "/job", Checkpoint(planned, committed, "q"), newest)
+
+
+def test_a_checkpoint_without_its_id_is_refused() -> None:
+    check_batches("/out", "/job", Checkpoint(-1, -1, ""), -1)
+    with pytest.raises(CheckpointMismatch, match="lacks its file 'metadata'"):
+        check_batches("/out", "/job", Checkpoint(0, -1, ""), -1)
 
 
 @pytest.mark.parametrize(
@@ -167,7 +180,7 @@ def test_folder_and_output_fit(planned: int, committed: int, newest: int) -> Non
 )
 def test_folder_and_output_do_not_fit(planned: int, committed: int, newest: int, text: str) -> None:
     with pytest.raises(CheckpointMismatch, match=text) as refused:
-        check_batches("/out", "/job", Checkpoint(planned, committed), newest)
+        check_batches("/out", "/job", Checkpoint(planned, committed, "q"), newest)
     found = explain(refused.value)
     assert found.condition == "AZQUEUE_INGEST_MISMATCH"
     assert found.error in PERMANENT, "no restart helps"
