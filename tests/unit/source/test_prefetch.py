@@ -85,9 +85,9 @@ def test_bytes_bound_what_is_leased_ahead(spark, fake):
     assert hidden(fake) == 64
 
 
-def test_with_a_log_a_batch_has_no_more_bytes_than_it_may(spark, fake):
+def test_with_a_log_a_batch_has_no_more_bytes_than_it_may(spark, fake, tmp_path):
     fake.put_many("orders", ["x" * 60_000 for _ in range(12)])
-    consumer = spark.start(maxBytesPerTrigger="300k", writeAheadLog="file:/unused")
+    consumer = spark.start(maxBytesPerTrigger="300k", writeAheadLog=f"file:{tmp_path}")
 
     e1, first = batch(consumer, consumer.initial)
     _, second = batch(consumer, e1)
