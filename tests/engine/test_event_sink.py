@@ -136,11 +136,11 @@ def test_a_trace_goes_on_behind_the_queue(
         "azure": {"secret.connectionString": fake.connection_string},
         "orders": spark.range(5).withColumnRenamed("id", "order_id"),
     }
-    send, go_on = examples("docs/metrics.md", begin="## Traces")
+    send, *_ = examples("docs/metrics.md", begin="## Traces")
 
     exec(local(send, fake, tmp_path), names)
     fake.put_many("orders", ["no event"])
-    exec(local(go_on, fake, tmp_path), names)
+    exec(local(GO_ON, fake, tmp_path), names)
     try:
         fake.wait_until(lambda: fake.count("orders") == 0, PATIENCE_S)
     finally:
@@ -168,5 +168,44 @@ def test_a_trace_goes_on_behind_the_queue(
     written = [row.id for row in spark.read.parquet(f"{tmp_path}/data/orders").collect()]
     assert sorted({*many} & {*written}) == many
 
+
+GO_ON = """
+from opentelemetry.propagate import extract
+from spark_azqueue import parsed_events
+
+
+MOST_TRACES = 10
+
+
+def work(batch, number):
+    events = parsed_events(batch).persist()
+    found = events.select("traceparent").distinct().limit(MOST_TRACES + 1).collect()
+    same = F.col("traceparent").eqNullSafe
+    parts = [(each, events.where(same(each))) for (each,) in found]
+    if len(parts) > MOST_TRACES:
+        parts = [(None, events)]
+    for context, mine in parts:
+        with tracer.start_as_current_span(
+            "process orders",
+            context=extract({"traceparent": context or ""}),
+            kind=trace.SpanKind.CONSUMER,
+            attributes={"spark.batch": number},
+        ):
+            rows = mine.select("id", "data", "reason")
+            rows.write.mode("append").parquet("/data/orders")
+    events.unpersist()
+
+
+query = (
+    spark.readStream.format("azqueue")
+    .options(**azure)
+    .option("queue", "orders")
+    .load()
+    .writeStream.foreachBatch(work)
+    .option("checkpointLocation", "/checkpoints/orders")
+    .start()
+)
+"""
+"""A reader that continues the traces, in a stream of its own."""
 
 CONTEXT = {"specversion": "1.0", "type": "order", "source": "/shop"}
