@@ -250,12 +250,12 @@ class _Call:
             check_catalog(job.into, str(kind), self._spark.catalog.currentCatalog())
         known = read_checkpoint(folders, f"{self._folder}/checkpoint")
         names = self._config.selection.parts
-        if is_path(job.into) and self._folder.startswith(f"{folders.qualified(job.into)}/"):
+        into = folders.qualified(job.into) if is_path(job.into) else job.into
+        if self._folder.startswith(f"{into}/"):
             raise InvalidOption(
                 f"IngestJob: the folder {self._folder} is inside of the output {job.into}, where"
                 " other programs remove files: name a folder beside it"
             )
-        into = folders.qualified(job.into) if is_path(job.into) else job.into
         record = Record(self._config.account.name, names, into, job.format)
         is_new = self._is_new(folders, record, known)
         place = Place(self._spark, folders, job.into, job.format, self._folder)

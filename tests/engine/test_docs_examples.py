@@ -134,8 +134,8 @@ def test_redrive(spark: SparkSession, fake: FakeQueueService, tmp_path: Path) ->
 
 
 def test_transactions(spark: SparkSession, fake: FakeQueueService, tmp_path: Path) -> None:
-    """A stream and a `df.write`, each done again."""
-    for name in ("orders", "invoices"):
+    """A stream, a `df.write` and a `foreachBatch`, each done again, and the reader behind them."""
+    for name in ("orders", "invoices", "audit"):
         fake.create_queue(name)
     fake.put_many("orders", [f"order {number}" for number in range(10)])
     names: dict[str, Any] = {
@@ -144,9 +144,9 @@ def test_transactions(spark: SparkSession, fake: FakeQueueService, tmp_path: Pat
     }
     blocks = [
         local(code, fake, tmp_path).replace('"blob:logs/', f'"file:{tmp_path}/logs/')
-        for code in examples("docs/transactions.md")
+        for code in [*examples("docs/transactions.md"), BOTH, INVOICES]
     ]
-    stream, write = blocks
+    stream, write, both, read = blocks
     (tmp_path / "logs").mkdir()
 
     for _ in range(2):
@@ -157,10 +157,54 @@ def test_transactions(spark: SparkSession, fake: FakeQueueService, tmp_path: Pat
             names["query"].stop()
     for _ in range(2):
         exec(write, names)
+    exec(both, names)
+    for _ in range(2):
+        names["both"](names["invoices"], 0)
 
-    sent = sorted([*(f"order {number}" for number in range(10)), "first", "second"])
+    orders = [f"order {number}" for number in range(10)]
+    sent = sorted([*orders, "first", "second", "first", "second"])
     assert sorted(view.text for view in fake.messages("invoices")) == sent
-    assert fake.visible("invoices") == 12
+    assert sorted(view.text for view in fake.messages("audit")) == ["first", "second"]
+    assert (fake.visible("invoices"), fake.visible("audit")) == (14, 2)
+    exec(read, names)
+    invoices = names["invoices"].writeStream.format("memory").queryName("booked")
+    invoices.trigger(availableNow=True).start().awaitTermination(PATIENCE_S)
+    assert spark.table("booked").count() == 14
+
+
+def test_a_batch_job_takes_messages(
+    spark: SparkSession, fake: FakeQueueService, tmp_path: Path
+) -> None:
+    """All that is there, more than a peek gives; then so many of them at most, as the page says."""
+    code = local(BATCH_JOB, fake, tmp_path)
+    names: dict[str, Any] = {
+        "spark": spark,
+        "azure": {"secret.connectionString": fake.connection_string},
+    }
+    fake.create_queue("orders")
+
+    def taken(code: str) -> list[str]:
+        exec(code, names)
+        assert names["query"].exception() is None
+        return sorted(row.body for row in names["new"].collect())
+
+    first = sorted(f"order {number}" for number in range(100))
+    fake.put_many("orders", first)
+    assert taken(code) == first
+    assert fake.count("orders") == 0
+
+    second = sorted(f"more {number}" for number in range(100))
+    fake.put_many("orders", second)
+    bounded = code.replace("availableNow=True", "once=True").replace(
+        ".load()", '.option("maxMessagesPerTrigger", "40").load()'
+    )
+    found = taken(bounded)
+    assert len(found) == 140
+    assert fake.visible("orders") == 60, "the others are still there for anybody"
+    assert len(set(taken(bounded))) == 180
+    assert fake.count("orders") - fake.visible("orders") <= 40, "those of the run before are gone"
+    assert taken(code) == sorted([*first, *second])
+    assert fake.count("orders") == 0
 
 
 def test_one_batch_to_two_outputs(spark: SparkSession, fake: FakeQueueService) -> None:
@@ -228,26 +272,28 @@ SOURCE = "message_id STRING, queue STRING, body STRING"
 
 
 def test_what_notices_a_bad_body(spark: SparkSession) -> None:
-    """The rows of the page's table: `order_id`, `_corrupt`, and the reason."""
+    """The rows of the page's table: `order_id`, `_corrupt`, the reason, and if a key is twice."""
     table = {
-        "order 7": (None, "order 7", "not one JSON value"),
-        '{"order_id": 7': (None, '{"order_id": 7', "not one JSON value"),
-        "[1]": (None, "[1]", "not of the schema"),
-        '{"order_id": "seven"}': (None, '{"order_id": "seven"}', "not of the schema"),
-        "": (None, None, "not one JSON value"),
-        '{"quantity": 1}': (None, None, "no order_id"),
-        '{"order_id": 7} {"order_id": 8}': (7, None, "not one JSON value"),
-        '{"order_id": 7, "order_id": 8}': (8, None, None),
+        "order 7": (None, "order 7", "not one JSON value", None),
+        '{"order_id": 7': (None, '{"order_id": 7', "not one JSON value", None),
+        "[1]": (None, "[1]", "not of the schema", None),
+        '{"order_id": "seven"}': (None, '{"order_id": "seven"}', "not of the schema", False),
+        "": (None, None, "not one JSON value", None),
+        '{"quantity": 1}': (None, None, "no order_id", False),
+        '{"order_id": 7} {"order_id": 8}': (7, None, "not one JSON value", False),
+        '{"order_id": 7, "order_id": 8}': (8, None, None, True),
     }
     names: dict[str, Any] = {}
     check, *_ = examples("docs/bad-rows.md")
-    exec(check, names)
+    exec(check + TWICE, names)
     bodies = spark.createDataFrame([(body,) for body in table], "body string")
 
-    rows = names["checked"](bodies).collect()
+    rows = names["checked"](bodies).withColumn("twice", names["twice"]).collect()
 
     order = [(row.o.order_id, row.o["_corrupt"]) if row.o else (None, None) for row in rows]
-    found = {row.body: (*parsed, row.reason) for row, parsed in zip(rows, order, strict=True)}
+    found = {
+        row.body: (*parsed, row.reason, row.twice) for row, parsed in zip(rows, order, strict=True)
+    }
     assert found == table
 
 
@@ -268,3 +314,54 @@ def test_texts_that_do_not_decode_are_there_in_a_json_output(
 
     assert {row["_corrupt_record"] for row in as_it_was} == {None}, "what the page warns of"
     assert {(row.body, row.raw_text) for row in renamed} == set(rows)
+
+
+# Jobs that pages describe in words.
+
+BOTH = """
+def both(batch, number):
+    batch = batch.select("body").persist()
+    for queue in ("invoices", "audit"):
+        (
+            batch.write.format("azqueue")
+            .mode("append")
+            .options(**azure)
+            .option("queue", queue)
+            .option("transactionLog", "blob:logs/both")
+            .option("txnAppId", "both")
+            .option("txnVersion", str(number))
+            .save()
+        )
+    batch.unpersist()
+"""
+
+INVOICES = """
+invoices = (
+    spark.readStream.format("azqueue")
+    .options(**azure)
+    .option("queue", "invoices")
+    .option("writeAheadLog", "blob:logs/booking")
+    .option("isolationLevel", "readCommitted")
+    .load()
+)
+"""
+
+BATCH_JOB = """
+query = (
+    spark.readStream.format("azqueue")
+    .options(**azure)
+    .option("queue", "orders")
+    .load()
+    .writeStream.format("parquet")
+    .option("checkpointLocation", "/data/checkpoints/orders")
+    .trigger(availableNow=True)
+    .start("/data/orders")
+)
+query.awaitTermination()
+new = spark.read.parquet("/data/orders")
+"""
+
+TWICE = """
+names = F.json_object_keys("body")
+twice = F.size(F.array_distinct(names)) < F.size(names)
+"""
